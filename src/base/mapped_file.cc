@@ -1,0 +1,56 @@
+#include "base/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/text.h"
+
+namespace strata {
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+    // O_NONBLOCK so that a path to a pipe is refused below instead of waiting for its writer.
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return STRATA_ERROR("cannot open '", path, "': ", std::strerror(errno));
+    struct stat info {};
+    if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        ::close(fd);
+        return STRATA_ERROR("'", path, "' is not a regular file");
+    }
+    const auto size = static_cast<std::size_t>(info.st_size);
+    if (size == 0) {
+        ::close(fd);
+        return MappedFile(path, nullptr, 0);
+    }
+    void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    const int mapping_error = errno;
+    ::close(fd);
+    if (data == MAP_FAILED) {
+        return STRATA_ERROR("cannot map '", path, "' (", size,
+                            " bytes): ", std::strerror(mapping_error));
+    }
+    return MappedFile(path, static_cast<const std::byte*>(data), size);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+}
+
+MappedFile::~MappedFile() {
+    if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+}  // namespace strata

@@ -1,0 +1,37 @@
+// A file mapped for reading.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+
+namespace strata {
+
+// Owns the mapping; the bytes stay valid and unmoved until it is destroyed. Movable.
+class MappedFile {
+  public:
+    // Errors: no such file, not a regular file, not readable, cannot be mapped. An empty file maps
+    // to an empty span.
+    static Result<MappedFile> open(const std::string& path);
+
+    MappedFile(MappedFile&& other) noexcept;
+    MappedFile& operator=(MappedFile&& other) noexcept;
+    MappedFile(const MappedFile&) = delete;
+    MappedFile& operator=(const MappedFile&) = delete;
+    ~MappedFile();
+
+    std::span<const std::byte> bytes() const { return {data_, size_}; }
+    const std::string& path() const { return path_; }
+
+  private:
+    MappedFile(std::string path, const std::byte* data, std::size_t size)
+        : path_(std::move(path)), data_(data), size_(size) {}
+
+    std::string path_;
+    const std::byte* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+}  // namespace strata

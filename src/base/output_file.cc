@@ -1,0 +1,102 @@
+#include "base/output_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "base/text.h"
+
+namespace strata {
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+
+// The permissions that a newly created file would have; mkstemp gives owner-only ones.
+mode_t default_mode() {
+    const mode_t mask = ::umask(0);
+    ::umask(mask);
+    return 0666 & ~mask;
+}
+
+}  // namespace
+
+Result<OutputFile> OutputFile::create(const std::string& path) {
+    struct stat info {};
+    if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+        return STRATA_ERROR("cannot write '", path, "': it exists and is not a regular file");
+    }
+    std::string temporary = path + ".XXXXXX";
+    const int fd = ::mkstemp(temporary.data());
+    if (fd < 0) return STRATA_ERROR("cannot write '", path, "': ", std::strerror(errno));
+    ::fchmod(fd, default_mode());
+    return OutputFile(path, std::move(temporary), fd);
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      buffer_(std::move(other.buffer_)),
+      size_(other.size_),
+      fd_(std::exchange(other.fd_, -1)) {}
+
+OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
+    if (this == &other) return *this;
+    abandon();
+    path_ = std::move(other.path_);
+    temporary_ = std::move(other.temporary_);
+    buffer_ = std::move(other.buffer_);
+    size_ = other.size_;
+    fd_ = std::exchange(other.fd_, -1);
+    return *this;
+}
+
+OutputFile::~OutputFile() { abandon(); }
+
+void OutputFile::abandon() noexcept {
+    if (fd_ < 0) return;
+    ::close(std::exchange(fd_, -1));
+    ::unlink(temporary_.c_str());
+}
+
+Status OutputFile::write(std::span<const std::byte> bytes) {
+    buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    size_ += bytes.size();
+    return buffer_.size() < kBufferBytes ? Status(Ok{}) : flush();
+}
+
+Status OutputFile::write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
+
+Status OutputFile::flush() {
+    std::size_t done = 0;
+    while (done < buffer_.size()) {
+        const ssize_t n = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            return STRATA_ERROR("cannot write '", path_, "' (", size_,
+                                " bytes so far): ", std::strerror(errno));
+        }
+        done += static_cast<std::size_t>(n);
+    }
+    buffer_.clear();
+    return Ok{};
+}
+
+Status OutputFile::commit() {
+    STRATA_TRY(flush());
+    if (::fsync(fd_) != 0) {
+        return STRATA_ERROR("cannot write '", path_, "': ", std::strerror(errno));
+    }
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+        return STRATA_ERROR("cannot write '", path_, "': ", std::strerror(errno));
+    }
+    ::close(std::exchange(fd_, -1));
+    return Ok{};
+}
+
+}  // namespace strata

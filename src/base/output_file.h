@@ -1,0 +1,46 @@
+// A file that appears whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace strata {
+
+// Writes beside `path` and renames on commit(); destroyed before commit it leaves nothing behind.
+// Movable. After an error only destruction makes sense.
+class OutputFile {
+  public:
+    static Result<OutputFile> create(const std::string& path);
+
+    OutputFile(OutputFile&& other) noexcept;
+    OutputFile& operator=(OutputFile&& other) noexcept;
+    OutputFile(const OutputFile&) = delete;
+    OutputFile& operator=(const OutputFile&) = delete;
+    ~OutputFile();
+
+    Status write(std::span<const std::byte> bytes);
+    Status write(std::string_view text);
+    // Bytes written so far.
+    std::uint64_t size() const { return size_; }
+    // Flushes to the disk, then takes the name `path`.
+    Status commit();
+
+  private:
+    OutputFile(std::string path, std::string temporary, int fd)
+        : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+    Status flush();
+    void abandon() noexcept;
+
+    std::string path_;
+    std::string temporary_;
+    std::string buffer_;
+    std::uint64_t size_ = 0;
+    int fd_ = -1;
+};
+
+}  // namespace strata
