@@ -1,0 +1,16 @@
+// The CPU backend: host memory, a thread pool, and kernels for every op.
+#pragma once
+
+#include <memory>
+
+#include "device/device.h"
+#include "op/table.h"
+
+namespace strata::cpu {
+
+// `threads` >= 1 run each op together.
+std::unique_ptr<device::Device> make_device(int threads);
+
+op::Table op_table();
+
+}  // namespace strata::cpu

@@ -1,0 +1,74 @@
+// Memory and work queues of one device. Backends implement; everything above sees these interfaces.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace strata::device {
+
+class Device;
+
+// Owns one block of device memory, aligned to kBufferAlignment. Movable; freed on destruction, which
+// must come before the device's.
+class Buffer {
+  public:
+    Buffer() = default;
+    Buffer(Device* device, std::byte* data, std::size_t bytes)
+        : device_(device), data_(data), bytes_(bytes) {}
+    Buffer(Buffer&& other) noexcept;
+    Buffer& operator=(Buffer&& other) noexcept;
+    ~Buffer();
+
+    std::byte* data() const { return data_; }
+    std::size_t bytes() const { return bytes_; }
+    template <typename T>
+    T* as() const {
+        return reinterpret_cast<T*>(data_);
+    }
+
+  private:
+    Device* device_ = nullptr;
+    std::byte* data_ = nullptr;
+    std::size_t bytes_ = 0;
+};
+
+inline constexpr std::size_t kBufferAlignment = 64;
+
+// Work submitted to one queue runs in order. Each backend derives its own (a stream, a thread pool).
+class Queue {
+  public:
+    virtual ~Queue() = default;
+    // Returns when everything submitted so far has run.
+    virtual void wait() = 0;
+};
+
+class Device {
+  public:
+    virtual ~Device() = default;
+    virtual std::string_view name() const = 0;
+
+    // Zero-filled. Error: not enough memory, with both numbers.
+    virtual Result<Buffer> allocate(std::size_t bytes) = 0;
+
+    // Where kernels of this device find `bytes`, which outlive the device: the same address where
+    // the device reads host memory, else a copy that the device owns.
+    virtual Result<const std::byte*> resident(std::span<const std::byte> bytes) = 0;
+
+    // Ordered with the queue's work; the host range may be reused when the call returns.
+    virtual void upload(Queue& queue, std::byte* to, std::span<const std::byte> from) = 0;
+    virtual void download(Queue& queue, std::span<std::byte> to, const std::byte* from) = 0;
+    virtual void copy(Queue& queue, std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+    virtual void clear(Queue& queue, std::byte* data, std::size_t bytes) = 0;
+
+    virtual std::unique_ptr<Queue> make_queue() = 0;
+
+  private:
+    friend class Buffer;
+    virtual void release(std::byte* data, std::size_t bytes) noexcept = 0;
+};
+
+}  // namespace strata::device

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+
+#include "device/tensor.h"
+#include "op/weight.h"
+
+namespace strata::op {
+
+// Starts the residual streams: residual[t, s, :] = table[tokens[t]] for every stream s.
+//
+// Shapes    tokens [T], each in [0, V); table [V, D]; residual [T, S*D]. Effects: writes residual.
+struct Embed {
+    VectorView<const std::int32_t> tokens;
+    Weight table;
+    int streams = 0;
+    MatrixView<float> residual;
+};
+
+// mean[t, :] = (1/S) sum over s of residual[t, s, :], after adding block_inject[t,s] * block_out[t,:]
+// to each stream where block_out is given (the residual itself is not written).
+//
+// Shapes    residual [T, S*D]; block_out [T, D]; block_inject [T, S]; mean [T, D]. F32.
+struct StreamMean {
+    MatrixView<const float> residual;
+    MatrixView<const float> block_out;
+    MatrixView<const float> block_inject;
+    int streams = 0;
+    MatrixView<float> mean;
+};
+
+// logits[t, :] = weight . hidden[t, :].
+//
+// Shapes    hidden [T, D]; weight [V, D]; logits [T, V]. Effects: writes logits.
+// Numerics  F32 sums; Tolerance::projection. Row t is bit-identical whatever T is.
+struct OutputHead {
+    MatrixView<const float> hidden;
+    Weight weight;
+    MatrixView<float> logits;
+};
+
+// The residual streams that a multi-token-prediction layer starts from.
+//
+//   e  = fuse[:, 0:D] . N(table[tokens[t]]; norm_embedding)
+//   Hn = N(residual[t]; norm_hidden), one statistic over all S*D values
+//   out[t, s, :] = fuse[:, D:2D] . Hn[s, :] + e
+//
+// Source    model.md 2.9 and 11.5; N(v; w) = v / sqrt(mean(v^2) + eps) * w.
+// Shapes    tokens [T]; table [V, D]; residual, out [T, S*D] (may be the same memory); fuse [D, 2D];
+//           norm_embedding D; norm_hidden S*D.
+// Numerics  F32 sums; Tolerance::projection. Row t is bit-identical whatever T is.
+struct MtpFuse {
+    VectorView<const std::int32_t> tokens;
+    Weight table;
+    MatrixView<const float> residual;
+    Weight fuse;
+    Gain norm_embedding = nullptr;
+    Gain norm_hidden = nullptr;
+    int streams = 0;
+    float epsilon = 0;
+    MatrixView<float> out;
+};
+
+// Moves a history on by the first `rows` rows of a window: history becomes the last n rows of
+// (history ++ window[0 .. rows)), n its own row count.
+//
+// Shapes    history [n, C] in place; window [T, C]; 0 <= rows <= T.
+struct ShiftHistory {
+    MatrixView<float> history;
+    MatrixView<const float> window;
+    std::int64_t rows = 0;
+};
+
+}  // namespace strata::op

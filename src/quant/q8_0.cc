@@ -1,0 +1,48 @@
+// Q8_0: 32 values share a scale, one signed byte a value; value = scale * code.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "quant/formats.h"
+#include "quant/half.h"
+
+namespace strata::quant {
+namespace {
+
+constexpr int kBlock = 32;
+
+struct Block {
+    std::uint16_t scale;  // f16
+    std::array<std::int8_t, kBlock> codes;
+};
+static_assert(sizeof(Block) == 34);
+
+void decode(const std::byte* row, float* out, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; i += kBlock, row += sizeof(Block)) {
+        Block block;
+        std::memcpy(&block, row, sizeof(Block));
+        const float scale = f16_to_f32(block.scale);
+        for (int j = 0; j < kBlock; ++j) out[i + j] = static_cast<float>(block.codes[j]) * scale;
+    }
+}
+
+// The codes are made with the scale before it is rounded to f16, as in ggml's reference encoder.
+void encode(const float* in, std::byte* row, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; i += kBlock, row += sizeof(Block)) {
+        float largest = 0.0f;
+        for (int j = 0; j < kBlock; ++j) largest = std::max(largest, std::fabs(in[i + j]));
+        const float scale = largest / 127.0f;
+        const float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
+        Block block;
+        block.scale = f32_to_f16(scale);
+        for (int j = 0; j < kBlock; ++j) block.codes[j] = to_code(std::round(in[i + j] * inverse));
+        std::memcpy(row, &block, sizeof(Block));
+    }
+}
+
+}  // namespace
+
+const TypeInfo kQ8_0 = {Type::q8_0, "Q8_0", kBlock, sizeof(Block), decode, encode};
+
+}  // namespace strata::quant
