@@ -1,5 +1,4 @@
-// Q8_0: 32 values share a scale, one signed byte a value; value = scale * code.
-#include <algorithm>
+// Q8_0: 32 values share a scale, one signed byte a value; value = code * scale.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -27,22 +26,31 @@ void decode(const std::byte* row, float* out, std::int64_t n) {
     }
 }
 
-// The codes are made with the scale before it is rounded to f16, as in ggml's reference encoder.
+// Halves round away from zero. Not finite: a block that holds a NaN or an infinity, or one so small
+// that the inverse of its scale overflows; its scale tells, and the code is 0.
+std::int8_t code_of(float scaled) {
+    return std::isfinite(scaled) ? static_cast<std::int8_t>(std::round(scaled)) : std::int8_t{0};
+}
+
+// The codes are made with the scale before it is rounded to f16, as ggml's reference does.
 void encode(const float* in, std::byte* row, std::int64_t n) {
     for (std::int64_t i = 0; i < n; i += kBlock, row += sizeof(Block)) {
         float largest = 0.0f;
-        for (int j = 0; j < kBlock; ++j) largest = std::max(largest, std::fabs(in[i + j]));
+        for (int j = 0; j < kBlock; ++j) {
+            const float magnitude = std::fabs(in[i + j]);
+            if (magnitude > largest || std::isnan(magnitude)) largest = magnitude;
+        }
         const float scale = largest / 127.0f;
         const float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
         Block block;
         block.scale = f32_to_f16(scale);
-        for (int j = 0; j < kBlock; ++j) block.codes[j] = to_code(std::round(in[i + j] * inverse));
+        for (int j = 0; j < kBlock; ++j) block.codes[j] = code_of(in[i + j] * inverse);
         std::memcpy(row, &block, sizeof(Block));
     }
 }
 
 }  // namespace
 
-const TypeInfo kQ8_0 = {Type::q8_0, "Q8_0", kBlock, sizeof(Block), decode, encode};
+constinit const TypeInfo kQ8_0 = {Type::q8_0, "Q8_0", kBlock, sizeof(Block), decode, encode};
 
 }  // namespace strata::quant
