@@ -17,7 +17,7 @@ struct NgramConfig {
     std::int64_t layer = -1;  // 0-based; -1: the model has no table
     int size = 0;             // longest n-gram: 3 hashes 2-grams and 3-grams
     int heads_per_ngram = 0;
-    int kernel = 0;           // taps of the convolution; its dilation is `size`
+    int kernel = 0;  // taps of the convolution; its dilation is `size`
     std::int64_t end_token = 0;
     std::int64_t row_width = 0;
     std::vector<std::uint64_t> multipliers;  // `size` of them
@@ -79,8 +79,8 @@ struct Config {
 };
 
 // The configuration that a GGUF file of architecture qwen4exp describes. Errors name the key, the
-// value found and the value wanted: another architecture, a key missing or of the wrong type, a number
-// out of range, numbers that contradict each other (validate).
+// value found and the value wanted: another architecture, a key missing or of the wrong type, a
+// number out of range, numbers that contradict each other (validate).
 Result<Config> config_from_gguf(const gguf::File& file);
 
 // Every relation between the numbers that the engine relies on. config_from_gguf has called it.

@@ -1,0 +1,333 @@
+#include "model/config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <string_view>
+
+#include "base/text.h"
+#include "op/experts.h"
+
+namespace strata::model {
+namespace {
+
+constexpr std::string_view kArchitecture = "qwen4exp";
+
+// Far above every published model and small enough that products of two cannot wrap.
+constexpr std::uint64_t kLayersMax = 4096;
+constexpr std::uint64_t kWidthMax = std::uint64_t{1} << 24;
+constexpr std::uint64_t kContextMax = std::uint64_t{1} << 31;
+constexpr std::uint64_t kNgramSizeMax = 16;
+constexpr std::uint64_t kNgramHeadsMax = 256;
+// As files without attention.compress_ratios are read: every row is selected.
+constexpr int kDenseBudget = 1 << 30;
+
+// Reads keys of the architecture's own prefix, each within [low, high].
+class Keys {
+  public:
+    explicit Keys(const gguf::File& file) : file_(file) {}
+
+    static std::string full(std::string_view key) { return concat(kArchitecture, '.', key); }
+    const gguf::Value* find(std::string_view key) const { return file_.find(full(key)); }
+
+    template <typename T>
+    Status read(std::string_view key, std::uint64_t low, std::uint64_t high, T& out) const {
+        STRATA_ASSIGN(const std::uint64_t value, gguf::require_uint(file_, full(key)));
+        if (value < low || value > high) {
+            return STRATA_ERROR("'", file_.path(), "': ", full(key), " is ", value, ", wanted ",
+                                low, " to ", high);
+        }
+        out = static_cast<T>(value);
+        return Ok{};
+    }
+
+    template <typename T>
+    Status read_or(std::string_view key, std::uint64_t low, std::uint64_t high, T fallback,
+                   T& out) const {
+        out = fallback;
+        return find(key) == nullptr ? Status(Ok{}) : read(key, low, high, out);
+    }
+
+    Result<std::vector<std::uint64_t>> uints(std::string_view key, std::size_t count) const {
+        STRATA_ASSIGN(std::vector<std::uint64_t> values, gguf::require_uints(file_, full(key)));
+        if (values.size() != count) {
+            return STRATA_ERROR("'", file_.path(), "': ", full(key), " has ", values.size(),
+                                " entries, wanted ", count);
+        }
+        return values;
+    }
+
+    const gguf::File& file() const { return file_; }
+
+  private:
+    const gguf::File& file_;
+};
+
+// A key that is one number for the model or a list with one equal number a block.
+Status read_uniform(const Keys& keys, std::string_view key, std::uint64_t high, std::int64_t& out) {
+    const gguf::Value* value = keys.find(key);
+    if (value == nullptr || value->type() != gguf::ValueType::array) {
+        return keys.read(key, 1, high, out);
+    }
+    STRATA_ASSIGN(const auto list, gguf::require_uints(keys.file(), Keys::full(key)));
+    if (list.empty() || list[0] < 1 || list[0] > high ||
+        std::any_of(list.begin(), list.end(), [&](auto v) { return v != list[0]; })) {
+        return STRATA_ERROR("'", keys.file().path(), "': ", Keys::full(key),
+                            " is a list of different or impossible numbers, wanted one number from "
+                            "1 to ",
+                            high, " for all blocks");
+    }
+    out = static_cast<std::int64_t>(list[0]);
+    return Ok{};
+}
+
+Result<std::vector<bool>> recurrent_flags(const Keys& keys, std::size_t blocks) {
+    const std::string key = Keys::full("attention.recurrent_layers");
+    const gguf::Value& value = *keys.file().find(key);
+    std::vector<bool> flags;
+    if (const auto bools = value.as_bools()) {
+        flags = *bools;
+    } else if (const auto ints = value.as_ints()) {
+        for (const std::int64_t v : *ints) flags.push_back(v != 0);
+    }
+    if (flags.size() < blocks) {
+        return STRATA_ERROR("'", keys.file().path(), "': ", key, " is ", value.type_text(), " of ",
+                            value.count(), ", wanted a flag for each of ", blocks, " layers");
+    }
+    return flags;
+}
+
+Status read_kinds(const Keys& keys, Config& config) {
+    const auto layers = static_cast<std::size_t>(config.layers);
+    config.kinds.assign(layers, LayerKind::delta_net);
+    if (keys.find("attention.recurrent_layers") != nullptr) {
+        STRATA_ASSIGN(const auto recurrent, recurrent_flags(keys, layers));
+        for (std::size_t i = 0; i < layers; ++i) {
+            if (!recurrent[i]) config.kinds[i] = LayerKind::sparse_attention;
+        }
+        return Ok{};
+    }
+    std::size_t interval = 4;
+    STRATA_TRY(keys.read_or("full_attention_interval", 1, kLayersMax, interval, interval));
+    for (std::size_t i = interval - 1; i < layers; i += interval) {
+        config.kinds[i] = LayerKind::sparse_attention;
+    }
+    return Ok{};
+}
+
+// The ratio stands once a block: the same number on attention layers, anything elsewhere (llama.cpp
+// writes 0 for the MTP block, which runs the same attention here).
+Status read_index(const Keys& keys, Config& config) {
+    STRATA_TRY(keys.read("attention.indexer.head_count", 1, kWidthMax, config.index_heads));
+    STRATA_TRY(keys.read("attention.indexer.key_length", 1, kWidthMax, config.index_dim));
+    STRATA_TRY(keys.read("attention.indexer.top_k", 1, kDenseBudget, config.index_budget));
+    config.index_ratio = 4;
+    const std::string key = Keys::full("attention.compress_ratios");
+    if (keys.file().find(key) == nullptr) {
+        config.index_budget = kDenseBudget;
+        return Ok{};
+    }
+    STRATA_ASSIGN(const auto ratios, gguf::require_uints(keys.file(), key));
+    std::uint64_t ratio = 0;
+    for (std::size_t i = 0; i < config.kinds.size(); ++i) {
+        if (config.kinds[i] != LayerKind::sparse_attention) continue;
+        const std::uint64_t here = i < ratios.size() ? ratios[i] : 0;
+        if (ratio == 0) ratio = here;
+        if (here != ratio || here < 1 || here > kWidthMax) {
+            return STRATA_ERROR("'", keys.file().path(), "': ", key, " gives layer ", i,
+                                " the ratio ", here,
+                                ", wanted one ratio from 1 on for all "
+                                "attention layers");
+        }
+    }
+    if (ratio != 0) config.index_ratio = static_cast<int>(ratio);
+    return Ok{};
+}
+
+Status read_ngram(const Keys& keys, Config& config) {
+    NgramConfig& ngram = config.ngram;
+    if (keys.find("ple.layers") == nullptr) return Ok{};
+    STRATA_ASSIGN(const auto layers, gguf::require_uints(keys.file(), Keys::full("ple.layers")));
+    if (layers.empty()) return Ok{};
+    if (layers.size() != 1 || layers[0] >= static_cast<std::uint64_t>(config.layers)) {
+        return STRATA_ERROR("'", keys.file().path(), "': ", Keys::full("ple.layers"), " lists ",
+                            layers.size(), " layers, the first ", layers[0],
+                            "; wanted one layer below ", config.layers);
+    }
+    ngram.layer = static_cast<std::int64_t>(layers[0]);
+    STRATA_TRY(keys.read("ple.ngram_size", 2, kNgramSizeMax, ngram.size));
+    STRATA_TRY(keys.read("ple.heads_per_ngram", 1, kNgramHeadsMax, ngram.heads_per_ngram));
+    STRATA_TRY(keys.read("ple.conv_kernel", 1, kNgramHeadsMax, ngram.kernel));
+    STRATA_TRY(keys.read("ple.eos_token_id", 0, kWidthMax, ngram.end_token));
+    STRATA_TRY(keys.read("embedding_length_per_layer_input", 1, kWidthMax, ngram.row_width));
+    const auto size = static_cast<std::size_t>(ngram.size);
+    const auto heads = static_cast<std::size_t>(ngram.heads());
+    STRATA_ASSIGN(ngram.multipliers, keys.uints("ple.layer_multipliers", size));
+    STRATA_ASSIGN(ngram.offsets, keys.uints("ple.head_offsets", heads));
+    STRATA_ASSIGN(ngram.vocabulary, keys.uints("ple.head_vocab_sizes", heads));
+    return Ok{};
+}
+
+Status read_attention(const Keys& keys, Config& config) {
+    STRATA_TRY(keys.read("attention.head_count", 1, kWidthMax, config.heads));
+    std::int64_t kv_heads = 0;
+    STRATA_TRY(read_uniform(keys, "attention.head_count_kv", kWidthMax, kv_heads));
+    config.kv_heads = static_cast<int>(kv_heads);
+    STRATA_TRY(keys.read("attention.key_length", 1, kWidthMax, config.head_dim));
+    int value_length = 0;
+    STRATA_TRY(keys.read_or("attention.value_length", 1, kWidthMax, config.head_dim, value_length));
+    if (value_length != config.head_dim) {
+        return STRATA_ERROR("'", keys.file().path(), "': heads have keys of ", config.head_dim,
+                            " and values of ", value_length, " values, wanted equal widths");
+    }
+    STRATA_TRY(keys.read("rope.dimension_count", 2, kWidthMax, config.rotary_dim));
+    STRATA_ASSIGN(config.rope_base, gguf::require_float(keys.file(), Keys::full("rope.freq_base")));
+    if (keys.find("rope.dimension_sections") != nullptr) {
+        STRATA_ASSIGN(const auto sections,
+                      gguf::require_ints(keys.file(), Keys::full("rope.dimension_sections")));
+        for (const std::int64_t s : sections) {
+            config.rope_sections.push_back(static_cast<std::int32_t>(s));
+        }
+    }
+    return read_index(keys, config);
+}
+
+Status read_delta_net(const Keys& keys, Config& config) {
+    STRATA_TRY(keys.read("ssm.conv_kernel", 2, kNgramHeadsMax, config.delta_kernel));
+    STRATA_TRY(keys.read("ssm.state_size", 1, kWidthMax, config.delta_head_dim));
+    STRATA_TRY(keys.read("ssm.group_count", 1, kWidthMax, config.delta_key_heads));
+    STRATA_TRY(keys.read("ssm.time_step_rank", 1, kWidthMax, config.delta_value_heads));
+    std::int64_t inner = 0;
+    STRATA_TRY(keys.read("ssm.inner_size", 1, kWidthMax, inner));
+    if (inner != config.delta_value_width()) {
+        return STRATA_ERROR("'", keys.file().path(), "': ", Keys::full("ssm.inner_size"), " is ",
+                            inner, ", wanted ", config.delta_value_heads, " heads of ",
+                            config.delta_head_dim, " = ", config.delta_value_width());
+    }
+    return Ok{};
+}
+
+Status read_experts(const Keys& keys, Config& config) {
+    STRATA_TRY(keys.read("expert_count", 1, op::kExpertsMax, config.experts));
+    STRATA_TRY(keys.read("expert_used_count", 1, op::kExpertsActiveMax, config.experts_active));
+    STRATA_TRY(read_uniform(keys, "expert_feed_forward_length", kWidthMax, config.expert_hidden));
+    STRATA_TRY(keys.read("expert_shared_feed_forward_length", 1, kWidthMax, config.shared_hidden));
+    STRATA_ASSIGN(config.renormalize_experts,
+                  gguf::bool_or(keys.file(), Keys::full("expert_weights_norm"), true));
+    return Ok{};
+}
+
+Status read_blocks(const Keys& keys, Config& config) {
+    std::int64_t blocks = 0;
+    STRATA_TRY(keys.read("block_count", 1, kLayersMax, blocks));
+    STRATA_TRY(
+        keys.read_or("nextn_predict_layers", 0, kLayersMax, std::int64_t{0}, config.mtp_layers));
+    if (config.mtp_layers > 1 || config.mtp_layers >= blocks) {
+        return STRATA_ERROR("'", keys.file().path(), "' has ", blocks, " blocks, ",
+                            config.mtp_layers,
+                            " of them MTP layers, wanted at most one MTP layer "
+                            "after at least one other");
+    }
+    config.layers = blocks - config.mtp_layers;
+    return read_kinds(keys, config);
+}
+
+Status check_ngram(const Config& config) {
+    const NgramConfig& ngram = config.ngram;
+    if (!ngram.present()) return Ok{};
+    constexpr std::uint64_t kRowsMax = std::uint64_t{1} << 40;
+    for (std::size_t h = 0; h < ngram.vocabulary.size(); ++h) {
+        if (ngram.vocabulary[h] < 1 || ngram.vocabulary[h] > kRowsMax ||
+            ngram.offsets[h] > kRowsMax) {
+            return STRATA_ERROR("n-gram head ", h, " has ", ngram.vocabulary[h], " rows from row ",
+                                ngram.offsets[h], ", wanted 1 to ", kRowsMax);
+        }
+    }
+    const std::uint64_t product_max = std::numeric_limits<std::int64_t>::max();
+    for (const std::uint64_t m : ngram.multipliers) {
+        if (m == 0 || m > product_max / static_cast<std::uint64_t>(config.vocabulary)) {
+            return STRATA_ERROR("an n-gram multiplier is ", m,
+                                ", wanted 1 to 2^63 divided by the "
+                                "vocabulary of ",
+                                config.vocabulary);
+        }
+    }
+    if (ngram.end_token >= config.vocabulary) {
+        return STRATA_ERROR("the n-gram end token is ", ngram.end_token,
+                            ", wanted a token below the vocabulary of ", config.vocabulary);
+    }
+    return Ok{};
+}
+
+}  // namespace
+
+Status validate(const Config& config) {
+    if (config.streams < 2) {
+        return STRATA_ERROR("there are ", config.streams, " residual streams, wanted at least 2");
+    }
+    if (config.delta_value_heads % config.delta_key_heads != 0) {
+        return STRATA_ERROR("delta nets have ", config.delta_value_heads, " value heads and ",
+                            config.delta_key_heads, " key heads, wanted a multiple");
+    }
+    if (config.heads % config.kv_heads != 0) {
+        return STRATA_ERROR("attention has ", config.heads, " heads and ", config.kv_heads,
+                            " key-value heads, wanted a multiple");
+    }
+    if (config.rotary_dim % 2 != 0 || config.rotary_dim > config.head_dim ||
+        config.rotary_dim > config.index_dim) {
+        return STRATA_ERROR("the rotary width is ", config.rotary_dim,
+                            ", wanted an even number up to the head width ", config.head_dim,
+                            " and the index width ", config.index_dim);
+    }
+    if (!(config.rope_base > 0) || !std::isfinite(config.rope_base)) {
+        return STRATA_ERROR("the rope base is ", config.rope_base, ", wanted a positive number");
+    }
+    if (!(config.epsilon > 0) || !(config.epsilon < 1)) {
+        return STRATA_ERROR("the norm epsilon is ", config.epsilon, ", wanted between 0 and 1");
+    }
+    if (config.index_budget % config.index_ratio != 0) {
+        return STRATA_ERROR("the index keeps ", config.index_budget, " rows in blocks of ",
+                            config.index_ratio, ", wanted a multiple");
+    }
+    if (config.experts_active > config.experts) {
+        return STRATA_ERROR(config.experts_active, " of ", config.experts,
+                            " experts are active, wanted at most all");
+    }
+    return check_ngram(config);
+}
+
+Result<Config> config_from_gguf(const gguf::File& file) {
+    STRATA_ASSIGN(const auto architecture, gguf::require_string(file, "general.architecture"));
+    if (architecture != kArchitecture) {
+        return STRATA_ERROR("'", file.path(), "' holds a model of architecture '", architecture,
+                            "', wanted '", kArchitecture, "'");
+    }
+    const Keys keys(file);
+    Config config;
+    STRATA_TRY(read_blocks(keys, config));
+    STRATA_TRY(keys.read("embedding_length", 1, kWidthMax, config.hidden));
+    STRATA_TRY(keys.read("context_length", 1, kContextMax, config.context));
+    STRATA_ASSIGN(const double epsilon,
+                  gguf::require_float(file, Keys::full("attention.layer_norm_rms_epsilon")));
+    config.epsilon = static_cast<float>(epsilon);
+    STRATA_TRY(keys.read("hyper_connection.count", 2, kNgramHeadsMax, config.streams));
+    STRATA_TRY(keys.read("hyper_connection.low_rank", 1, kWidthMax, config.stream_rank));
+    STRATA_ASSIGN(const gguf::Tensor* embedding, gguf::require_tensor(file, "token_embd.weight"));
+    if (embedding->shape.size() != 2 || embedding->shape[1] > kWidthMax) {
+        return STRATA_ERROR("'", file.path(), "': tensor 'token_embd.weight' has ",
+                            embedding->shape.size(), " dimensions and ", embedding->dimension(1),
+                            " rows, wanted 2 dimensions and at most ", kWidthMax, " rows");
+    }
+    config.vocabulary = static_cast<std::int64_t>(embedding->shape[1]);
+    STRATA_TRY(read_delta_net(keys, config));
+    STRATA_TRY(read_attention(keys, config));
+    STRATA_TRY(read_experts(keys, config));
+    STRATA_TRY(read_ngram(keys, config));
+    if (Status status = validate(config); !status.ok()) {
+        return STRATA_ERROR("'", file.path(), "': ", status.error().message);
+    }
+    return config;
+}
+
+}  // namespace strata::model

@@ -1,0 +1,61 @@
+// Every tensor of a qwen4exp GGUF file: the only place that spells their names.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/config.h"
+
+namespace strata::model {
+
+// What a tensor is for; choosing types and summing sizes goes by class.
+enum class TensorClass : std::uint8_t {
+    embedding,
+    head,
+    expert_gate,  // gate and up
+    expert_down,
+    shared_expert,
+    hyper_connection,
+    delta_net,
+    attention,
+    router,
+    ngram_table,
+    ngram,
+    mtp,   // what only the MTP layer has; its block's other tensors keep their own class
+    small  // norms, convolutions, biases: F32 in every file
+};
+
+std::string_view class_name(TensorClass c);
+
+// Which shapes a file may give the tensor.
+enum class Presence : std::uint8_t {
+    required,
+    optional,
+    // ffn_gate_exps and ffn_up_exps, or ffn_gate_up_exps in their place
+    separate_or_fused
+};
+
+struct TensorSpec {
+    std::string name;
+    std::vector<std::uint64_t> shape;  // GGUF order: row width first
+    TensorClass tensor_class = TensorClass::small;
+    Presence presence = Presence::required;
+    // The rows may be more than shape says (the n-gram table is padded).
+    bool rows_at_least = false;
+    std::int64_t block = -1;  // -1: outside blocks
+    bool mtp = false;         // in the MTP layer's block
+};
+
+// Names of tensors in block N, of the final mixer, and of the rest.
+std::string block_name(std::int64_t block, std::string_view suffix);
+
+// In the order in which Strata writes them.
+std::vector<TensorSpec> tensor_list(const Config& config);
+
+// What `file` lacks or has in another shape, one sentence each; empty when the model is complete.
+// Only missing tensors where the config could be read: a file of `config`.
+std::vector<std::string> missing_tensors(const Config& config, const gguf::File& file);
+
+}  // namespace strata::model
