@@ -1,9 +1,12 @@
 // Building sentences without std::format (GCC 12 has none).
 #pragma once
 
+#include <cstdint>
 #include <locale>
+#include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -16,6 +19,37 @@ std::string concat(const Parts&... parts) {
     out.imbue(std::locale::classic());
     (out << ... << parts);
     return out.str();
+}
+
+inline constexpr std::size_t kQuotedBytesMax = 4096;
+
+// A name or path from outside, in quotes: control bytes as \xNN, the rest of a very long one as
+// "...", so that a message stays one line.
+inline std::string quoted(std::string_view text) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    std::string out = "'";
+    for (const char c : text.substr(0, kQuotedBytesMax)) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte >= 0x20 && byte != 0x7f) {
+            out += c;
+        } else {
+            out += "\\x";
+            out += kDigits[byte >> 4];
+            out += kDigits[byte & 15];
+        }
+    }
+    out += text.size() > kQuotedBytesMax ? "...'" : "'";
+    return out;
+}
+
+// "[2560, 512]"
+inline std::string shape_text(std::span<const std::uint64_t> shape) {
+    std::string out = "[";
+    for (const std::uint64_t size : shape) {
+        if (out.size() > 1) out += ", ";
+        out += std::to_string(size);
+    }
+    return out + "]";
 }
 
 }  // namespace strata

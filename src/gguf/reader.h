@@ -23,7 +23,10 @@ inline constexpr std::uint64_t kKeyBytesMax = 65535;  // the format's own limit
 inline constexpr std::uint64_t kTensorNameBytesMax = 256;
 inline constexpr std::uint64_t kAlignmentDefault = 32;
 inline constexpr std::uint64_t kAlignmentMax = std::uint64_t{1} << 30;
-inline constexpr std::uint64_t kShardsMax = 99999;  // file names have five digits
+// Of metadata and tensor descriptions together; what is read of them is copied to memory.
+inline constexpr std::uint64_t kHeaderBytesMax = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kEntriesMax = 1'000'000;  // keys, and tensors, of one file
+inline constexpr std::uint64_t kShardsMax = 99999;       // file names have five digits
 
 struct Tensor {
     std::string name;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -48,10 +49,11 @@ class Writer {
     };
     std::string header() const;
     Status check_keys() const;
-    Status end_tensor();
 
     std::vector<std::pair<std::string, Value>> metadata_;
     std::vector<Declared> tensors_;
+    std::unordered_set<std::string> names_;  // of tensors_
+    std::uint64_t data_bytes_ = 0;           // of tensors_, padding included
     std::optional<OutputFile> out_;
     std::size_t current_ = 0;         // the tensor whose data is being written
     std::uint64_t current_done_ = 0;  // bytes of it
