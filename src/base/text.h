@@ -21,14 +21,14 @@ std::string concat(const Parts&... parts) {
     return out.str();
 }
 
-inline constexpr std::size_t kQuotedBytesMax = 4096;
+inline constexpr std::size_t kQuoteBytesMax = 4096;
 
 // A name or path from outside, in quotes: control bytes as \xNN, the rest of a very long one as
 // "...", so that a message stays one line.
-inline std::string quoted(std::string_view text) {
+inline std::string quote(std::string_view text) {
     constexpr std::string_view kDigits = "0123456789abcdef";
     std::string out = "'";
-    for (const char c : text.substr(0, kQuotedBytesMax)) {
+    for (const char c : text.substr(0, kQuoteBytesMax)) {
         const auto byte = static_cast<unsigned char>(c);
         if (byte >= 0x20 && byte != 0x7f) {
             out += c;
@@ -38,7 +38,7 @@ inline std::string quoted(std::string_view text) {
             out += kDigits[byte & 15];
         }
     }
-    out += text.size() > kQuotedBytesMax ? "...'" : "'";
+    out += text.size() > kQuoteBytesMax ? "...'" : "'";
     return out;
 }
 

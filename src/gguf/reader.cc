@@ -20,7 +20,7 @@ Result<std::uint64_t> shard_uint(const Shard& shard, std::string_view key, std::
     if (value == nullptr) return fallback;
     const auto number = value->as_uint();
     if (number) return *number;
-    return STRATA_ERROR(quoted(shard.file.path()), ": metadata key ", quoted(key), " is ",
+    return STRATA_ERROR(quote(shard.file.path()), ": metadata key ", quote(key), " is ",
                         value->as_int() ? "negative" : "of type " + value->type_text(),
                         ", wanted an integer of 0 or more");
 }
@@ -63,18 +63,18 @@ Status SetLoader::open_parts(Shard given) {
     const std::string path = given.file.path();
     STRATA_ASSIGN(const std::uint64_t own, shard_uint(given, kSplitNumber, 0));
     if (count_ > kShardsMax || own >= count_) {
-        return STRATA_ERROR(quoted(path), " says that it is part ", own, " (from 0) of ", count_,
+        return STRATA_ERROR(quote(path), " says that it is part ", own, " (from 0) of ", count_,
                             ", wanted a part below the count and at most ", kShardsMax, " parts");
     }
     const auto names = split_names(path);
     if (names.empty()) {
-        return STRATA_ERROR(quoted(path), " is one of ", count_,
+        return STRATA_ERROR(quote(path), " is one of ", count_,
                             " parts of a model, but is not named like one (name-00001-of-",
                             "00003.gguf), so the other parts cannot be found");
     }
     for (const SplitName& name : names) {
         if (name.count == count_ && name.number == own + 1) continue;
-        return STRATA_ERROR(quoted(path), " is named as part ", name.number, " of ", name.count,
+        return STRATA_ERROR(quote(path), " is named as part ", name.number, " of ", name.count,
                             " and says in its metadata that it is part ", own + 1, " of ", count_);
     }
     STRATA_ASSIGN(tensor_count_, shard_uint(given, kSplitTensors, 0));
@@ -86,9 +86,9 @@ Status SetLoader::open_parts(Shard given) {
         }
         const auto part_file = find_part(names, number + 1);
         if (!part_file) {
-            return STRATA_ERROR("part ", number + 1, " of ", count_, " of ", quoted(path),
+            return STRATA_ERROR("part ", number + 1, " of ", count_, " of ", quote(path),
                                 " is missing: there is no file ",
-                                quoted(part_path(names.front(), number + 1)));
+                                quote(part_path(names.front(), number + 1)));
         }
         STRATA_ASSIGN(Shard part, read_shard(*part_file));
         STRATA_TRY(check_part(part, number));
@@ -103,7 +103,7 @@ Status SetLoader::check_part(const Shard& part, std::uint64_t number) const {
     STRATA_ASSIGN(const std::uint64_t own, shard_uint(part, kSplitNumber, 0));
     STRATA_ASSIGN(const std::uint64_t tensors, shard_uint(part, kSplitTensors, 0));
     if (count != count_ || own != number || tensors != tensor_count_) {
-        return STRATA_ERROR(quoted(part.file.path()), " says that it is part ", own + 1, " of ",
+        return STRATA_ERROR(quote(part.file.path()), " says that it is part ", own + 1, " of ",
                             count, " of a model with ", tensors, " tensors, wanted part ",
                             number + 1, " of ", count_, " of a model with ", tensor_count_,
                             " tensors");
@@ -116,9 +116,8 @@ Status SetLoader::add(Shard part) {
     if (const Value* value = part.find(kArchitecture)) {
         const std::string name(value->as_string().value_or(""));
         if (architecture_ && name != *architecture_) {
-            return STRATA_ERROR(quoted(path), " is of architecture ", quoted(name),
-                                ", and another part of the same set is of ",
-                                quoted(*architecture_));
+            return STRATA_ERROR(quote(path), " is of architecture ", quote(name),
+                                ", and another part of the same set is of ", quote(*architecture_));
         }
         architecture_ = name;
     }
@@ -138,13 +137,13 @@ Status SetLoader::join_index() {
         const Tensor& tensor = file_.tensors_[i];
         const std::size_t first = file_.tensor_index_.at(tensor.name);
         if (first == i) continue;
-        return STRATA_ERROR(quoted(file_.paths_[tensor.shard]), " holds the tensor ",
-                            quoted(tensor.name), ", which is already in ",
-                            quoted(file_.paths_[file_.tensors_[first].shard]),
+        return STRATA_ERROR(quote(file_.paths_[tensor.shard]), " holds the tensor ",
+                            quote(tensor.name), ", which is already in ",
+                            quote(file_.paths_[file_.tensors_[first].shard]),
                             "; they are not parts of one set");
     }
     if (count_ > 1 && tensor_count_ != 0 && file_.tensors_.size() != tensor_count_) {
-        return STRATA_ERROR("the ", count_, " parts of ", quoted(file_.path_), " hold ",
+        return STRATA_ERROR("the ", count_, " parts of ", quote(file_.path_), " hold ",
                             file_.tensors_.size(), " tensors, and their metadata says ",
                             tensor_count_, "; they are not parts of one set");
     }

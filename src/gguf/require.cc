@@ -13,12 +13,12 @@ Result<T> get(const File& file, std::string_view key, std::optional<T> (Value::*
               std::string_view wanted) {
     const Value* value = file.find(key);
     if (value == nullptr) {
-        return STRATA_ERROR(quoted(file.path()), ": metadata key ", quoted(key), " is missing");
+        return STRATA_ERROR(quote(file.path()), ": metadata key ", quote(key), " is missing");
     }
     std::optional<T> found = (value->*as)();
     if (found) return std::move(*found);
     const auto number = value->as_int();
-    return STRATA_ERROR(quoted(file.path()), ": metadata key ", quoted(key), " is ",
+    return STRATA_ERROR(quote(file.path()), ": metadata key ", quote(key), " is ",
                         number ? concat(*number) : "of type " + value->type_text(), ", wanted ",
                         wanted);
 }
@@ -83,7 +83,7 @@ Result<bool> bool_or(const File& file, std::string_view key, bool fallback) {
 Result<const Tensor*> require_tensor(const File& file, std::string_view name) {
     const Tensor* tensor = file.find_tensor(name);
     if (tensor != nullptr) return tensor;
-    return STRATA_ERROR(quoted(file.path()), ": tensor ", quoted(name), " is missing");
+    return STRATA_ERROR(quote(file.path()), ": tensor ", quote(name), " is missing");
 }
 
 }  // namespace strata::gguf

@@ -60,12 +60,12 @@ class ShardParser {
 
 Result<std::string_view> ShardParser::take(std::uint64_t count, std::string_view what) {
     if (count > left()) {
-        return STRATA_ERROR(quoted(path_), " is truncated or corrupt: it ends at byte ",
+        return STRATA_ERROR(quote(path_), " is truncated or corrupt: it ends at byte ",
                             bytes_.size(), " inside ", what, ", which takes ", count,
                             " bytes from byte ", at_);
     }
     if (count > kHeaderBytesMax - at_) {
-        return STRATA_ERROR(quoted(path_), ": the header, read up to ", what, ", is longer than ",
+        return STRATA_ERROR(quote(path_), ": the header, read up to ", what, ", is longer than ",
                             kHeaderBytesMax, " bytes");
     }
     const std::string_view taken = bytes_.substr(at_, count);
@@ -76,7 +76,7 @@ Result<std::string_view> ShardParser::take(std::uint64_t count, std::string_view
 Result<std::string> ShardParser::read_name(std::uint64_t bytes_max, std::string_view what) {
     STRATA_ASSIGN(const auto length, read<std::uint64_t>(what));
     if (length == 0 || length > bytes_max) {
-        return STRATA_ERROR(quoted(path_), " holds ", what, " of ", length, " bytes, wanted 1 to ",
+        return STRATA_ERROR(quote(path_), " holds ", what, " of ", length, " bytes, wanted 1 to ",
                             bytes_max);
     }
     STRATA_ASSIGN(const std::string_view name, take(length, what));
@@ -85,26 +85,26 @@ Result<std::string> ShardParser::read_name(std::uint64_t bytes_max, std::string_
 
 Status ShardParser::read_start() {
     if (bytes_.substr(0, 4) != "GGUF") {
-        return STRATA_ERROR(quoted(path_), " is not a GGUF file: its first bytes are not 'GGUF'");
+        return STRATA_ERROR(quote(path_), " is not a GGUF file: its first bytes are not 'GGUF'");
     }
     at_ = 4;
     STRATA_ASSIGN(const auto version, read<std::uint32_t>("the version"));
     if (version != kVersion) {
         const bool swapped = version == __builtin_bswap32(kVersion);
         return STRATA_ERROR(
-            quoted(path_), " is GGUF ",
+            quote(path_), " is GGUF ",
             swapped ? std::string("of big-endian byte order") : concat("version ", version),
             ", wanted version ", kVersion, ", little-endian");
     }
     STRATA_ASSIGN(tensor_count_, read<std::uint64_t>("the number of tensors"));
     STRATA_ASSIGN(pair_count_, read<std::uint64_t>("the number of metadata keys"));
     if (pair_count_ > left() / kPairBytesMin || tensor_count_ > left() / kTensorInfoBytesMin) {
-        return STRATA_ERROR(quoted(path_), " is truncated or corrupt: it declares ", pair_count_,
+        return STRATA_ERROR(quote(path_), " is truncated or corrupt: it declares ", pair_count_,
                             " metadata keys and ", tensor_count_, " tensors, more than its ",
                             bytes_.size(), " bytes can hold");
     }
     if (pair_count_ > kEntriesMax || tensor_count_ > kEntriesMax) {
-        return STRATA_ERROR(quoted(path_), " declares ", pair_count_, " metadata keys and ",
+        return STRATA_ERROR(quote(path_), " declares ", pair_count_, " metadata keys and ",
                             tensor_count_, " tensors, wanted at most ", kEntriesMax, " of each");
     }
     return Ok{};
@@ -113,7 +113,7 @@ Status ShardParser::read_start() {
 Status ShardParser::read_pair(Shard& shard) {
     STRATA_ASSIGN(std::string key, read_name(kKeyBytesMax, "a metadata key"));
     if (!names_.insert(key).second) {
-        return STRATA_ERROR(quoted(path_), " has the metadata key ", quoted(key), " twice");
+        return STRATA_ERROR(quote(path_), " has the metadata key ", quote(key), " twice");
     }
     STRATA_ASSIGN(Value value, read_value(key));
     shard.metadata.emplace_back(std::move(key), std::move(value));
@@ -121,7 +121,7 @@ Status ShardParser::read_pair(Shard& shard) {
 }
 
 Result<Value> ShardParser::read_value(const std::string& key) {
-    const std::string what = concat("the value of metadata key ", quoted(key));
+    const std::string what = concat("the value of metadata key ", quote(key));
     STRATA_ASSIGN(const auto number, read<std::uint32_t>(what));
     const auto type = static_cast<ValueType>(number);
     if (type == ValueType::array) return read_array(key);
@@ -131,20 +131,20 @@ Result<Value> ShardParser::read_value(const std::string& key) {
         return Value::string(text);
     }
     if (scalar_bytes(type) == 0) {
-        return STRATA_ERROR(quoted(path_), ": metadata key ", quoted(key), " is of type ", number,
+        return STRATA_ERROR(quote(path_), ": metadata key ", quote(key), " is of type ", number,
                             ", wanted 0 to 12");
     }
     STRATA_ASSIGN(const std::string_view payload, take(scalar_bytes(type), what));
     if (type == ValueType::boolean &&
         payload.find_first_not_of(std::string_view("\0\1", 2)) != std::string_view::npos) {
-        return STRATA_ERROR(quoted(path_), ": metadata key ", quoted(key),
+        return STRATA_ERROR(quote(path_), ": metadata key ", quote(key),
                             " is a bool that is neither 0 nor 1");
     }
     return Value::encoded(type, type, 1, std::string(payload));
 }
 
 Result<Value> ShardParser::read_array(const std::string& key) {
-    const std::string what = concat("the array of metadata key ", quoted(key));
+    const std::string what = concat("the array of metadata key ", quote(key));
     STRATA_ASSIGN(const auto number, read<std::uint32_t>(what));
     STRATA_ASSIGN(const auto count, read<std::uint64_t>(what));
     const auto element = static_cast<ValueType>(number);
@@ -154,7 +154,7 @@ Result<Value> ShardParser::read_array(const std::string& key) {
     } else {
         const std::uint64_t width = scalar_bytes(element);
         if (width == 0) {
-            return STRATA_ERROR(quoted(path_), ": metadata key ", quoted(key),
+            return STRATA_ERROR(quote(path_), ": metadata key ", quote(key),
                                 " is an array of elements of type ", number,
                                 ", wanted numbers, bools or strings");
         }
@@ -164,7 +164,7 @@ Result<Value> ShardParser::read_array(const std::string& key) {
     const std::string_view payload = bytes_.substr(start, at_ - start);
     if (element == ValueType::boolean &&
         payload.find_first_not_of(std::string_view("\0\1", 2)) != std::string_view::npos) {
-        return STRATA_ERROR(quoted(path_), ": metadata key ", quoted(key),
+        return STRATA_ERROR(quote(path_), ": metadata key ", quote(key),
                             " has a bool that is neither 0 nor 1");
     }
     return Value::encoded(ValueType::array, element, count, std::string(payload));
@@ -172,7 +172,7 @@ Result<Value> ShardParser::read_array(const std::string& key) {
 
 Status ShardParser::skip_strings(const std::string& key, std::uint64_t count) {
     // One description for the whole array: building one a string would cost more than reading it.
-    const std::string what = concat("a string of metadata key ", quoted(key));
+    const std::string what = concat("a string of metadata key ", quote(key));
     for (std::uint64_t i = 0; i < count; ++i) {
         STRATA_ASSIGN(const auto length, read<std::uint64_t>(what));
         STRATA_TRY(take(length, what));
@@ -185,12 +185,12 @@ Status ShardParser::read_alignment(const Shard& shard) {
     if (value == nullptr) return Ok{};
     const auto number = value->as_uint();
     if (!number) {
-        return STRATA_ERROR(quoted(path_), ": metadata key 'general.alignment' is ",
+        return STRATA_ERROR(quote(path_), ": metadata key 'general.alignment' is ",
                             value->as_int() ? concat(*value->as_int()) : value->type_text(),
                             ", wanted a positive integer");
     }
     if (!std::has_single_bit(*number) || *number > kAlignmentMax) {
-        return STRATA_ERROR(quoted(path_), ": metadata key 'general.alignment' is ", *number,
+        return STRATA_ERROR(quote(path_), ": metadata key 'general.alignment' is ", *number,
                             ", wanted a power of two up to ", kAlignmentMax);
     }
     alignment_ = *number;
@@ -198,10 +198,10 @@ Status ShardParser::read_alignment(const Shard& shard) {
 }
 
 Result<std::vector<std::uint64_t>> ShardParser::read_shape(const std::string& name) {
-    const std::string what = concat("the shape of tensor ", quoted(name));
+    const std::string what = concat("the shape of tensor ", quote(name));
     STRATA_ASSIGN(const auto dimensions, read<std::uint32_t>(what));
     if (dimensions == 0 || dimensions > kDimensionsMax) {
-        return STRATA_ERROR(quoted(path_), ": tensor ", quoted(name), " has ", dimensions,
+        return STRATA_ERROR(quote(path_), ": tensor ", quote(name), " has ", dimensions,
                             " dimensions, wanted 1 to ", kDimensionsMax);
     }
     std::vector<std::uint64_t> shape;
@@ -209,15 +209,15 @@ Result<std::vector<std::uint64_t>> ShardParser::read_shape(const std::string& na
     for (std::uint32_t i = 0; i < dimensions; ++i) {
         STRATA_ASSIGN(const auto size, read<std::uint64_t>(what));
         if (size == 0) {
-            return STRATA_ERROR(quoted(path_), ": dimension ", i, " of tensor ", quoted(name),
+            return STRATA_ERROR(quote(path_), ": dimension ", i, " of tensor ", quote(name),
                                 " is 0");
         }
         if (elements) elements = checked_mul(*elements, size);
         shape.push_back(size);
     }
     if (!elements || *elements > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) {
-        return STRATA_ERROR(quoted(path_), ": tensor ", quoted(name), " of shape ",
-                            shape_text(shape), " has more values than 63 bits can count");
+        return STRATA_ERROR(quote(path_), ": tensor ", quote(name), " of shape ", shape_text(shape),
+                            " has more values than 63 bits can count");
     }
     return shape;
 }
@@ -226,13 +226,13 @@ Status ShardParser::read_tensor_info(Shard& shard) {
     Tensor tensor;
     STRATA_ASSIGN(tensor.name, read_name(kTensorNameBytesMax, "a tensor name"));
     if (!names_.insert(tensor.name).second) {
-        return STRATA_ERROR(quoted(path_), " has the tensor ", quoted(tensor.name), " twice");
+        return STRATA_ERROR(quote(path_), " has the tensor ", quote(tensor.name), " twice");
     }
     STRATA_ASSIGN(tensor.shape, read_shape(tensor.name));
     STRATA_ASSIGN(const auto id, read<std::uint32_t>("the type of a tensor"));
     const quant::TypeInfo* format = quant::find_type(id);
     if (format == nullptr) {
-        return STRATA_ERROR(quoted(path_), ": tensor ", quoted(tensor.name), " is of type ",
+        return STRATA_ERROR(quote(path_), ": tensor ", quote(tensor.name), " is of type ",
                             quant::type_name(id), ", which this build cannot read; it reads ",
                             quant::readable_types());
     }
@@ -245,18 +245,18 @@ Status ShardParser::read_tensor_info(Shard& shard) {
 Status ShardParser::place(Tensor& tensor, std::uint64_t data_start) const {
     const auto row = quant::row_bytes(tensor.type, tensor.shape[0]);
     if (!row) {
-        return STRATA_ERROR(quoted(path_), ": tensor ", quoted(tensor.name), ": ",
+        return STRATA_ERROR(quote(path_), ": tensor ", quote(tensor.name), ": ",
                             row.error().message);
     }
     if (tensor.offset % alignment_ != 0) {
-        return STRATA_ERROR(quoted(path_), ": tensor ", quoted(tensor.name), " lies at offset ",
+        return STRATA_ERROR(quote(path_), ": tensor ", quote(tensor.name), " lies at offset ",
                             tensor.offset, ", wanted a multiple of the alignment ", alignment_);
     }
     const auto size = checked_mul(*row, tensor.elements() / tensor.shape[0]);
     const auto start = checked_add(data_start, tensor.offset);
     const auto end = size && start ? checked_add(*start, *size) : std::nullopt;
     if (!end || *end > bytes_.size()) {
-        return STRATA_ERROR(quoted(path_), " is truncated or corrupt: tensor ", quoted(tensor.name),
+        return STRATA_ERROR(quote(path_), " is truncated or corrupt: tensor ", quote(tensor.name),
                             " of shape ", shape_text(tensor.shape), " and type ",
                             quant::info(tensor.type).name, " at offset ", tensor.offset,
                             " of the data, which begins at byte ", data_start,

@@ -62,15 +62,15 @@ Result<std::string> model_file(const std::string& path) {
         if (!added) found->second = std::min(found->second, name);
     }
     if (error) {
-        return STRATA_ERROR("cannot read the directory ", quoted(path), ": ", error.message());
+        return STRATA_ERROR("cannot read the directory ", quote(path), ": ", error.message());
     }
     if (models.empty()) {
-        return STRATA_ERROR("the directory ", quoted(path), " holds no file named *", kExtension);
+        return STRATA_ERROR("the directory ", quote(path), " holds no file named *", kExtension);
     }
     if (models.size() > 1) {
-        return STRATA_ERROR("the directory ", quoted(path), " holds ", models.size(),
-                            " models, among them ", quoted(models.begin()->second), " and ",
-                            quoted(std::next(models.begin())->second), ", wanted one; name a file");
+        return STRATA_ERROR("the directory ", quote(path), " holds ", models.size(),
+                            " models, among them ", quote(models.begin()->second), " and ",
+                            quote(std::next(models.begin())->second), ", wanted one; name a file");
     }
     return (fs::path(path) / models.begin()->second).string();
 }

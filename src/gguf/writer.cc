@@ -56,25 +56,25 @@ Status Writer::add_tensor(std::string_view name, quant::Type type,
                           std::span<const std::uint64_t> shape) {
     STRATA_CHECK(!out_);
     if (name.empty() || name.size() > kTensorNameBytesMax) {
-        return STRATA_ERROR("the tensor name ", quoted(name), " has ", name.size(),
+        return STRATA_ERROR("the tensor name ", quote(name), " has ", name.size(),
                             " bytes, wanted 1 to ", kTensorNameBytesMax);
     }
     if (!names_.emplace(name).second) {
-        return STRATA_ERROR("the tensor ", quoted(name), " is declared twice");
+        return STRATA_ERROR("the tensor ", quote(name), " is declared twice");
     }
     if (shape.empty() || shape.size() > kDimensionsMax || std::ranges::count(shape, 0u) != 0) {
-        return STRATA_ERROR("tensor ", quoted(name), " has the shape ", shape_text(shape),
+        return STRATA_ERROR("tensor ", quote(name), " has the shape ", shape_text(shape),
                             ", wanted 1 to ", kDimensionsMax, " dimensions, none of them 0");
     }
     std::optional<std::uint64_t> rows = 1;
     for (const std::uint64_t size : shape.subspan(1)) rows = rows ? checked_mul(*rows, size) : rows;
     const auto row = quant::row_bytes(type, shape[0]);
-    if (!row) return STRATA_ERROR("tensor ", quoted(name), ": ", row.error().message);
+    if (!row) return STRATA_ERROR("tensor ", quote(name), ": ", row.error().message);
     const auto values = rows ? checked_mul(*rows, shape[0]) : rows;
     const auto bytes = values ? checked_mul(*rows, *row) : values;
     constexpr std::uint64_t kMax{std::numeric_limits<std::int64_t>::max()};
     if (!bytes || *values > kMax || *bytes > kMax - std::min(kMax, data_bytes_ + kAlignment)) {
-        return STRATA_ERROR("tensor ", quoted(name), " of shape ", shape_text(shape),
+        return STRATA_ERROR("tensor ", quote(name), " of shape ", shape_text(shape),
                             " is larger than a file can be");
     }
     tensors_.push_back({std::string(name), type, {shape.begin(), shape.end()}, *bytes});
@@ -85,7 +85,7 @@ Status Writer::add_tensor(std::string_view name, quant::Type type,
 Status Writer::check_keys() const {
     for (const auto& [key, value] : metadata_) {
         if (key.empty() || key.size() > kKeyBytesMax) {
-            return STRATA_ERROR("the metadata key ", quoted(key), " has ", key.size(),
+            return STRATA_ERROR("the metadata key ", quote(key), " has ", key.size(),
                                 " bytes, wanted 1 to ", kKeyBytesMax);
         }
         if (key == "general.alignment" && value.as_uint() != kAlignment) {
@@ -133,7 +133,7 @@ Status Writer::write_tensor_data(std::span<const std::byte> bytes) {
     }
     const Declared& tensor = tensors_[current_];
     if (bytes.size() > tensor.bytes - current_done_) {
-        return STRATA_ERROR("tensor ", quoted(tensor.name), " was declared with ", tensor.bytes,
+        return STRATA_ERROR("tensor ", quote(tensor.name), " was declared with ", tensor.bytes,
                             " bytes and has at least ", current_done_ + bytes.size());
     }
     STRATA_TRY(out_->write(bytes));
@@ -148,7 +148,7 @@ Status Writer::commit() {
     STRATA_CHECK(out_);
     if (current_ != tensors_.size()) {
         const Declared& tensor = tensors_[current_];
-        return STRATA_ERROR("tensor ", quoted(tensor.name), " was declared with ", tensor.bytes,
+        return STRATA_ERROR("tensor ", quote(tensor.name), " was declared with ", tensor.bytes,
                             " bytes and has ", current_done_);
     }
     return out_->commit();
