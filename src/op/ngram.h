@@ -33,8 +33,8 @@ struct NgramGather {
 // Shapes    e [T, DE]; residual [T, S*D]; block_out [T, D]; block_inject
 //           [T, S]; key [S*D, DE]; value [D, DE]; norms S*D; conv S*D rows of K.
 // History   [(K-1)*dilation, S*D]: the last rows of X, oldest first, zeros before the start.
-//           history_to is written whole (after T rows) and may be history_from. trace [T, S*D], where
-//           given, gets the rows X.
+//           history_to is written whole (after T rows) and may be history_from. trace [T, S*D],
+//           where given, gets the rows X.
 // Effects   Writes residual, history_to, trace.
 // Numerics  F32 sums; Tolerance::projection. Row t is bit-identical whatever T is.
 struct NgramMix {

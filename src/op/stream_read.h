@@ -5,8 +5,8 @@
 
 namespace strata::op {
 
-// Reads the S residual streams into one vector (hyper-connections), and may first write the output of
-// the block before into them.
+// Reads the S residual streams into one vector (hyper-connections), and may first write the output
+// of the block before into them.
 //
 //   if block_out:  R[t,s,:] += block_inject[t,s] * block_out[t,:]
 //   X[t,s,:] = R[t,s,:] / sqrt(mean(R[t,s,:]^2) + eps) * norm[s,:]

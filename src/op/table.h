@@ -11,8 +11,9 @@
 
 namespace strata::op {
 
-// One function an op, submitting it to a queue of the backend's own device. The views in the arguments
-// need to live until the call returns; the memory they show, until the queue has run the op.
+// One function an op, submitting it to a queue of the backend's own device. The views in the
+// arguments need to live until the call returns; the memory they show, until the queue has run the
+// op.
 struct Table {
 #define STRATA_OP(name, Args) void (*name)(const Args&, device::Queue&) = nullptr;
 #include "op/ops.def"

@@ -8,8 +8,8 @@
 
 namespace strata::op {
 
-// `rows` rows of `cols` values in blocks of `type`, row after row without padding, in memory that the
-// op's device reads. W x is the product with W stored [rows = out, cols = in].
+// `rows` rows of `cols` values in blocks of `type`, row after row without padding, in memory that
+// the op's device reads. W x is the product with W stored [rows = out, cols = in].
 struct Weight {
     const std::byte* data = nullptr;
     quant::Type type = quant::Type::f32;

@@ -1,0 +1,83 @@
+// The forward pass of model.md, written once over the vocabulary of ops: no loops over elements, no
+// backend. A Forward is the means of one pass; it owns nothing.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "device/device.h"
+#include "model/config.h"
+#include "model/sequence.h"
+#include "model/weights.h"
+#include "op/table.h"
+
+namespace strata::model {
+
+// Memory that a pass writes, for up to `rows` rows. Row r of every view is row r of the pass.
+struct Workspace {
+    MatrixView<float> residual;  // [rows, S*D]
+    MatrixView<float> x;         // [rows, D]: what a block reads
+    MatrixView<float> y;         // [rows, D]: what a block gives
+    MatrixView<float> inject;    // [rows, S]: how much of y each stream gets
+    MatrixView<float> ngram;     // [rows, DE]
+    MatrixView<std::int64_t> ngram_rows;
+    VectorView<std::int32_t> tokens;
+
+    Workspace first_rows(std::int64_t rows) const;
+};
+
+class Forward {
+  public:
+    // `work` has exactly the rows of the pass, which follow `first` others of the sequence.
+    Forward(const Config& config, const Weights& weights, const double* inverse_frequency,
+            const op::Table& ops, device::Queue& queue, const Workspace& work, std::int64_t first)
+        : config_(config),
+          weights_(weights),
+          inverse_frequency_(inverse_frequency),
+          ops_(ops),
+          queue_(queue),
+          work_(work),
+          first_(first) {}
+
+    // How delta nets run, and whether the step may be kept in part.
+    struct Mode {
+        op::DeltaForm form = op::DeltaForm::recurrent;
+        bool traced = false;
+    };
+
+    void embed();
+    void add_ngram(NgramState& state, Mode mode);
+    void delta_net(const LayerWeights& layer, DeltaLayerState& state, Mode mode);
+    void attention(const LayerWeights& layer, AttentionLayerState& state, bool traced);
+    void experts(const LayerWeights& layer);
+
+    // Only what later rows need of an attention layer.
+    void remember(const LayerWeights& layer, AttentionLayerState& state);
+
+    // mean [rows, D] of the streams as the next block would read them.
+    void stream_mean(MatrixView<float> mean);
+    // Writes the last block's output into the residual, which is then whole, and reads x through a
+    // mixer.
+    void mix(const HyperConnectionWeights& mixer);
+    // logits [rows, V] of rows from .. from+rows-1 of x.
+    void head(std::int64_t from, MatrixView<float> logits);
+
+    // Turns the residual into the MTP layer's input, given each row's next token.
+    void mtp_fuse(VectorView<const std::int32_t> next_tokens);
+
+  private:
+    void read(const HyperConnectionWeights& weights);
+    op::SparseAttention attention_op(const LayerWeights& layer, AttentionLayerState& state);
+
+    const Config& config_;
+    const Weights& weights_;
+    const double* inverse_frequency_;
+    const op::Table& ops_;
+    device::Queue& queue_;
+    Workspace work_;
+    std::int64_t first_;
+    // Set while y and inject hold a block's output that no read has written into the residual yet.
+    bool unwritten_ = false;
+};
+
+}  // namespace strata::model

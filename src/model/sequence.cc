@@ -1,0 +1,299 @@
+#include "model/sequence.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace strata::model {
+namespace {
+
+constexpr char kMagic[8] = {'s', 't', 'r', 'a', 't', 'a', 'S', '1'};
+
+template <typename T>
+void append(std::string& out, T value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+std::size_t cache_bytes(op::CacheType type) { return type == op::CacheType::f16 ? 2 : 4; }
+
+}  // namespace
+
+// Hands out pieces of one block of memory. Run without memory it measures, so that the sizes and
+// the layout cannot disagree.
+class Sequence::Carver {
+  public:
+    explicit Carver(std::byte* memory) : memory_(memory) {}
+
+    template <typename T>
+    T* take(std::int64_t count) {
+        return reinterpret_cast<T*>(take_bytes(static_cast<std::size_t>(count) * sizeof(T)));
+    }
+    MatrixView<float> matrix(std::int64_t rows, std::int64_t cols) {
+        return {take<float>(rows * cols), rows, cols};
+    }
+    std::byte* take_bytes(std::size_t bytes) {
+        std::byte* piece = memory_ == nullptr ? nullptr : memory_ + used_;
+        constexpr std::size_t mask = device::kBufferAlignment - 1;
+        used_ += (bytes + mask) & ~mask;
+        return piece;
+    }
+    std::size_t used() const { return used_; }
+
+  private:
+    std::byte* memory_;
+    std::size_t used_ = 0;
+};
+
+void Sequence::lay_out_attention(Carver& carver, AttentionLayerState& state) {
+    const std::size_t entry =
+        static_cast<std::size_t>(config_.kv_width()) * cache_bytes(options_.cache);
+    state.cache.type = options_.cache;
+    state.cache.context = options_.context;
+    state.cache.keys = carver.take_bytes(static_cast<std::size_t>(options_.context) * entry);
+    state.cache.values = carver.take_bytes(static_cast<std::size_t>(options_.context) * entry);
+    state.cache.block_keys =
+        carver.take<float>(options_.context / config_.index_ratio * config_.index_dim);
+    const std::int64_t raw = std::int64_t{config_.index_ratio - 1} * config_.index_dim;
+    state.raw_now = carver.take<float>(raw);
+    state.raw_next = carver.take<float>(raw);
+    state.raw_trace = carver.matrix(kWindowRowsMax, config_.index_dim);
+}
+
+void Sequence::lay_out(Carver& carver) {
+    const std::int64_t memory =
+        std::int64_t{config_.delta_value_heads} * config_.delta_head_dim * config_.delta_head_dim;
+    const std::int64_t history = (config_.delta_kernel - 1) * config_.delta_channels();
+    for (DeltaLayerState& state : delta_) {
+        state.now = {carver.take<float>(memory), carver.take<float>(history)};
+        state.next = {carver.take<float>(memory), carver.take<float>(history)};
+        state.trace.projected = carver.matrix(kWindowRowsMax, config_.delta_channels());
+        state.trace.convolved = carver.matrix(kWindowRowsMax, config_.delta_channels());
+        state.trace.beta = carver.matrix(kWindowRowsMax, config_.delta_value_heads);
+        state.trace.decay = carver.matrix(kWindowRowsMax, config_.delta_value_heads);
+    }
+    for (AttentionLayerState& state : attention_) lay_out_attention(carver, state);
+    if (config_.ngram.present()) {
+        const std::int64_t values = config_.ngram.history_rows() * config_.stream_width();
+        ngram_.now = carver.take<float>(values);
+        ngram_.next = carver.take<float>(values);
+        ngram_.trace = carver.matrix(kWindowRowsMax, config_.stream_width());
+    }
+    if (options_.mtp) {
+        lay_out_attention(carver, mtp_.attention);
+        mtp_.waiting_residual = carver.take<float>(config_.stream_width());
+        mtp_.draft_raw =
+            carver.take<float>(std::int64_t{config_.index_ratio - 1} * config_.index_dim);
+    }
+}
+
+std::uint64_t Sequence::state_bytes(const Config& config, const SequenceOptions& options) {
+    Sequence sequence;
+    sequence.config_ = config;
+    sequence.options_ = options;
+    const auto delta = std::count(config.kinds.begin(), config.kinds.end(), LayerKind::delta_net);
+    sequence.delta_.resize(static_cast<std::size_t>(delta));
+    sequence.attention_.resize(config.kinds.size() - static_cast<std::size_t>(delta));
+    Carver measure(nullptr);
+    sequence.lay_out(measure);
+    return measure.used();
+}
+
+Result<Sequence> Sequence::create(const Config& config, device::Device& device,
+                                  const SequenceOptions& options) {
+    constexpr std::int64_t kContextMax = std::int64_t{1} << 31;
+    if (options.context < 1 || options.context > kContextMax) {
+        return STRATA_ERROR("the context is ", options.context, " tokens, wanted 1 to ",
+                            kContextMax);
+    }
+    if (options.mtp && config.mtp_layers == 0) {
+        return STRATA_ERROR("the model has no MTP layer, and its guesses were asked for");
+    }
+    Sequence sequence;
+    sequence.config_ = config;
+    sequence.options_ = options;
+    sequence.device_ = &device;
+    const auto delta = std::count(config.kinds.begin(), config.kinds.end(), LayerKind::delta_net);
+    sequence.delta_.resize(static_cast<std::size_t>(delta));
+    sequence.attention_.resize(config.kinds.size() - static_cast<std::size_t>(delta));
+    auto memory = device.allocate(state_bytes(config, options));
+    if (!memory.ok()) {
+        return STRATA_ERROR("no room for the state of ", options.context,
+                            " tokens: ", memory.error().message);
+    }
+    sequence.memory_ = std::move(memory).value();
+    Carver carver(sequence.memory_.data());
+    sequence.lay_out(carver);
+    return sequence;
+}
+
+void Sequence::reset(device::Queue& queue) {
+    // The regions of an empty sequence are those that are read before they are written.
+    visit(0, [&](void* data, std::size_t bytes) {
+        device_->clear(queue, static_cast<std::byte*>(data), bytes);
+    });
+    tokens_.clear();
+    pending_.clear();
+}
+
+void Sequence::visit_attention(const AttentionLayerState& state, std::int64_t rows,
+                               const Region& region) const {
+    const std::size_t entry =
+        static_cast<std::size_t>(config_.kv_width()) * cache_bytes(options_.cache);
+    region(state.cache.keys, static_cast<std::size_t>(rows) * entry);
+    region(state.cache.values, static_cast<std::size_t>(rows) * entry);
+    const std::int64_t index = config_.index_dim;
+    region(state.cache.block_keys,
+           static_cast<std::size_t>(rows / config_.index_ratio * index) * sizeof(float));
+    // Raw rows of blocks that are complete are never read again and may differ between two runs
+    // that reached the same state in different steps; those before the start are never read at all.
+    const std::int64_t open = rows % config_.index_ratio;
+    float* first_open = state.raw_now + (config_.index_ratio - 1 - open) * index;
+    region(first_open, static_cast<std::size_t>(open * index) * sizeof(float));
+}
+
+void Sequence::visit(std::int64_t rows, const Region& region) const {
+    const std::size_t memory = static_cast<std::size_t>(config_.delta_value_heads) *
+                               config_.delta_head_dim * config_.delta_head_dim * sizeof(float);
+    const std::size_t history =
+        static_cast<std::size_t>((config_.delta_kernel - 1) * config_.delta_channels()) *
+        sizeof(float);
+    for (const DeltaLayerState& state : delta_) {
+        region(state.now.memory, memory);
+        region(state.now.history, history);
+    }
+    for (const AttentionLayerState& state : attention_) visit_attention(state, rows, region);
+    if (config_.ngram.present()) {
+        region(ngram_.now,
+               static_cast<std::size_t>(config_.ngram.history_rows() * config_.stream_width()) *
+                   sizeof(float));
+    }
+    if (options_.mtp) {
+        visit_attention(mtp_.attention, std::max<std::int64_t>(rows - 1, 0), region);
+        if (rows > 0) {
+            region(mtp_.waiting_residual,
+                   static_cast<std::size_t>(config_.stream_width()) * sizeof(float));
+        }
+    }
+}
+
+// What two sequences must share for one to take the other's state. Widths that shape the regions; a
+// different model of the same shape is the caller's to tell apart.
+std::string Sequence::header(std::int64_t rows) const {
+    std::string out(kMagic, sizeof(kMagic));
+    const std::int64_t numbers[] = {config_.layers,
+                                    config_.hidden,
+                                    config_.streams,
+                                    config_.vocabulary,
+                                    config_.delta_key_heads,
+                                    config_.delta_value_heads,
+                                    config_.delta_head_dim,
+                                    config_.delta_kernel,
+                                    config_.kv_heads,
+                                    config_.head_dim,
+                                    config_.index_dim,
+                                    config_.index_ratio,
+                                    config_.ngram.layer,
+                                    config_.ngram.history_rows(),
+                                    static_cast<std::int64_t>(attention_.size()),
+                                    static_cast<std::int64_t>(options_.cache),
+                                    options_.mtp ? 1 : 0,
+                                    rows};
+    for (const std::int64_t n : numbers) append(out, n);
+    return out;
+}
+
+std::string Sequence::save(device::Queue& queue) const {
+    STRATA_CHECK(!stepping());
+    std::string out = header(length());
+    out.append(reinterpret_cast<const char*>(tokens_.data()),
+               tokens_.size() * sizeof(std::int32_t));
+    visit(length(), [&](void* data, std::size_t bytes) {
+        const std::size_t at = out.size();
+        out.resize(at + bytes);
+        device_->download(queue, std::as_writable_bytes(std::span(out).subspan(at)),
+                          static_cast<const std::byte*>(data));
+    });
+    return out;
+}
+
+Status Sequence::restore(device::Queue& queue, std::span<const char> saved) {
+    STRATA_CHECK(!stepping());
+    const std::string wanted = header(0);
+    std::int64_t rows = 0;
+    if (saved.size() < wanted.size() ||
+        std::memcmp(saved.data(), wanted.data(), wanted.size() - sizeof(rows)) != 0) {
+        return STRATA_ERROR("a checkpoint of ", saved.size(),
+                            " bytes was not saved by this model with these options");
+    }
+    std::memcpy(&rows, saved.data() + wanted.size() - sizeof(rows), sizeof(rows));
+    if (rows < 0 || rows > options_.context) {
+        return STRATA_ERROR("a checkpoint holds ", rows, " tokens, wanted at most the context of ",
+                            options_.context);
+    }
+    std::size_t bytes = wanted.size() + static_cast<std::size_t>(rows) * sizeof(std::int32_t);
+    visit(rows, [&](void*, std::size_t region) { bytes += region; });
+    if (saved.size() != bytes) {
+        return STRATA_ERROR("a checkpoint of ", rows, " tokens has ", saved.size(),
+                            " bytes, wanted ", bytes);
+    }
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows));
+    std::memcpy(tokens.data(), saved.data() + wanted.size(), tokens.size() * sizeof(std::int32_t));
+    for (const std::int32_t token : tokens) {
+        if (token < 0 || token >= config_.vocabulary) {
+            return STRATA_ERROR("a checkpoint holds token ", token,
+                                ", wanted one below the vocabulary of ", config_.vocabulary);
+        }
+    }
+    reset(queue);
+    tokens_ = std::move(tokens);
+    std::size_t at = wanted.size() + tokens_.size() * sizeof(std::int32_t);
+    visit(rows, [&](void* data, std::size_t region) {
+        device_->upload(queue, static_cast<std::byte*>(data),
+                        std::as_bytes(saved.subspan(at, region)));
+        at += region;
+    });
+    return Ok{};
+}
+
+void Sequence::commit(std::int64_t rows, const op::Table& ops, device::Queue& queue) {
+    const auto stepped = static_cast<std::int64_t>(pending_.size());
+    STRATA_CHECK(rows >= 0 && rows <= stepped);
+    STRATA_CHECK(rows == stepped || rows == 0 || pending_traced_);
+    const bool whole = rows == stepped;
+    const op::DeltaShape shape{config_.delta_key_heads, config_.delta_value_heads,
+                               config_.delta_head_dim, config_.delta_head_dim,
+                               config_.delta_kernel};
+    if (rows > 0) {
+        for (DeltaLayerState& state : delta_) {
+            if (whole) {
+                std::swap(state.now, state.next);
+            } else {
+                ops.delta_replay({state.trace, rows, shape, op::HeadOrder::tiled, state.now},
+                                 queue);
+            }
+        }
+        const auto shift = [&](float*& now, float*& next, MatrixView<float> trace,
+                               std::int64_t history) {
+            if (whole) {
+                std::swap(now, next);
+            } else {
+                ops.shift_history({{now, history, trace.cols}, trace, rows}, queue);
+            }
+        };
+        for (AttentionLayerState& state : attention_) {
+            shift(state.raw_now, state.raw_next, state.raw_trace, config_.index_ratio - 1);
+        }
+        if (config_.ngram.present()) {
+            shift(ngram_.now, ngram_.next, ngram_.trace, config_.ngram.history_rows());
+        }
+    }
+    tokens_.insert(tokens_.end(), pending_.begin(), pending_.begin() + rows);
+    pending_.clear();
+}
+
+}  // namespace strata::model

@@ -1,0 +1,118 @@
+// Everything the model remembers of one sequence of tokens.
+//
+// A step on a sequence is a transaction. Target::step runs rows after the committed ones without
+// touching anything committed; then commit(m) keeps the first m of them in every kind of state
+// together, or drop() forgets them all. The kinds of state, and what makes each of them droppable:
+//   keys, values, block keys   rows at and past the committed length are scratch
+//   delta-net memories and     the step writes the state after all its rows beside the committed
+//   one; histories                  commit swaps the two, or replays the rows kept from the
+//   window's trace recent tokens, length      host values, changed by commit alone
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+#include "model/config.h"
+#include "op/table.h"
+
+namespace strata::model {
+
+// Rows of a verify window: the most that commit can keep a part of.
+inline constexpr std::int64_t kWindowRowsMax = 16;
+
+struct SequenceOptions {
+    std::int64_t context = 0;  // rows that fit, at least 1
+    op::CacheType cache = op::CacheType::f16;
+    bool mtp = false;  // keep the MTP layer's cells up to date
+};
+
+// State of one delta-net layer.
+struct DeltaLayerState {
+    op::DeltaState now;
+    op::DeltaState next;
+    op::DeltaTrace trace;  // kWindowRowsMax rows
+};
+
+// State of one attention layer.
+struct AttentionLayerState {
+    op::AttentionCache cache;
+    float* raw_now = nullptr;  // [ratio-1, index_dim]
+    float* raw_next = nullptr;
+    MatrixView<float> raw_trace;
+};
+
+struct NgramState {
+    float* now = nullptr;  // [history rows, stream width]
+    float* next = nullptr;
+    MatrixView<float> trace;
+};
+
+// State of the MTP layer. Cell p holds the trunk's residual of token p with token p+1, so the last
+// committed token has no cell until its successor is known: its residual waits.
+struct MtpState {
+    AttentionLayerState attention;
+    float* waiting_residual = nullptr;  // [1, stream width], of position length-1
+    float* draft_raw = nullptr;         // the index history of a chain of guesses
+};
+
+class Sequence {
+  public:
+    // Allocates the whole state at once. Errors: options out of range, not enough memory.
+    static Result<Sequence> create(const Config& config, device::Device& device,
+                                   const SequenceOptions& options);
+
+    // Bytes that create() would allocate.
+    static std::uint64_t state_bytes(const Config& config, const SequenceOptions& options);
+
+    std::int64_t length() const { return static_cast<std::int64_t>(tokens_.size()); }
+    std::int64_t context() const { return options_.context; }
+    // The committed tokens.
+    std::span<const std::int32_t> tokens() const { return tokens_; }
+    const SequenceOptions& options() const { return options_; }
+    bool stepping() const { return !pending_.empty(); }
+
+    // Forgets everything: the empty sequence again.
+    void reset(device::Queue& queue);
+
+    // The committed state as bytes: equal bytes mean equal futures. Not while stepping.
+    std::string save(device::Queue& queue) const;
+    // Takes the place of the current state. Errors, which leave the sequence as it was: bytes that
+    // save() of a sequence of the same model and options did not write, or more rows than fit here.
+    Status restore(device::Queue& queue, std::span<const char> saved);
+
+  private:
+    friend class Target;
+    Sequence() = default;
+
+    class Carver;
+    void lay_out(Carver& carver);
+    void lay_out_attention(Carver& carver, AttentionLayerState& state);
+    using Region = std::function<void(void* data, std::size_t bytes)>;
+    void visit_attention(const AttentionLayerState& state, std::int64_t rows,
+                         const Region& region) const;
+    void visit(std::int64_t rows, const Region& region) const;
+    std::string header(std::int64_t rows) const;
+
+    // Keeps the first `rows` of the pending ones; ops run on the queue.
+    void commit(std::int64_t rows, const op::Table& ops, device::Queue& queue);
+    void drop() { pending_.clear(); }
+
+    Config config_;
+    SequenceOptions options_;
+    device::Device* device_ = nullptr;
+    device::Buffer memory_;
+    std::vector<DeltaLayerState> delta_;          // in layer order, of the delta-net layers alone
+    std::vector<AttentionLayerState> attention_;  // likewise
+    NgramState ngram_;
+    MtpState mtp_;
+    std::vector<std::int32_t> tokens_;
+    std::vector<std::int32_t> pending_;  // the tokens of the step under way
+    bool pending_traced_ = false;        // the step was a window: a part of it can be kept
+};
+
+}  // namespace strata::model

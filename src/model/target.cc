@@ -1,0 +1,312 @@
+#include "model/target.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "model/ngram_rows.h"
+
+namespace strata::model {
+namespace {
+
+// Pieces of one block, measured first and handed out then by the same code.
+struct WorkspacePieces {
+    std::byte* memory = nullptr;
+    std::size_t used = 0;
+
+    template <typename T>
+    MatrixView<T> matrix(std::int64_t rows, std::int64_t cols) {
+        T* piece = memory == nullptr ? nullptr : reinterpret_cast<T*>(memory + used);
+        constexpr std::size_t mask = device::kBufferAlignment - 1;
+        used += (static_cast<std::size_t>(rows * cols) * sizeof(T) + mask) & ~mask;
+        return {piece, rows, cols};
+    }
+};
+
+// theta^(-2i / rotary width), i < width / 2.
+std::vector<double> inverse_frequencies(const Config& config) {
+    std::vector<double> values;
+    for (int i = 0; i < config.rotary_dim / 2; ++i) {
+        values.push_back(std::pow(config.rope_base, -2.0 * i / config.rotary_dim));
+    }
+    return values;
+}
+
+float softmax_probability(const float* logits, std::int64_t count, std::int64_t pick) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+        sum += std::exp(static_cast<double>(logits[i]) - static_cast<double>(logits[pick]));
+    }
+    return static_cast<float>(1.0 / sum);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Target>> Target::load(gguf::File file, device::Device& device,
+                                             const op::Table& ops, std::int64_t rows_max) {
+    STRATA_CHECK(rows_max >= 1);
+    std::unique_ptr<Target> target(new Target(std::move(file), device, ops));
+    STRATA_ASSIGN(target->config_, config_from_gguf(target->file_));
+    target->queue_ = device.make_queue();
+    STRATA_ASSIGN(target->weights_,
+                  Weights::bind(target->file_, target->config_, device, *target->queue_));
+    STRATA_TRY(target->prepare(rows_max));
+    return target;
+}
+
+Status Target::prepare(std::int64_t rows_max) {
+    rows_max_ = rows_max;
+    const std::vector<double> frequencies = inverse_frequencies(config_);
+    MatrixView<double> device_frequencies;
+    const auto carve = [&](WorkspacePieces& pieces) {
+        residual_with_waiting_ = pieces.matrix<float>(rows_max + 1, config_.stream_width());
+        work_.residual = residual_with_waiting_.rows_from(1, rows_max);
+        work_.x = pieces.matrix<float>(rows_max, config_.hidden);
+        work_.y = pieces.matrix<float>(rows_max, config_.hidden);
+        work_.inject = pieces.matrix<float>(rows_max, config_.streams);
+        const std::int64_t heads = config_.ngram.present() ? config_.ngram.heads() : 0;
+        work_.ngram = pieces.matrix<float>(rows_max, heads * config_.ngram.row_width);
+        work_.ngram_rows = pieces.matrix<std::int64_t>(rows_max, heads);
+        work_.tokens = {pieces.matrix<std::int32_t>(1, rows_max + 1).data, rows_max};
+        device_logits_ =
+            pieces.matrix<float>(std::min(rows_max, kWindowRowsMax), config_.vocabulary);
+        device_mean_ = pieces.matrix<float>(rows_max, config_.hidden);
+        device_frequencies =
+            pieces.matrix<double>(1, static_cast<std::int64_t>(frequencies.size()));
+    };
+    WorkspacePieces measure;
+    carve(measure);
+    STRATA_ASSIGN(memory_, device_->allocate(measure.used));
+    WorkspacePieces pieces{memory_.data()};
+    carve(pieces);
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(device_frequencies.data),
+                    std::as_bytes(std::span(frequencies)));
+    inverse_frequency_ = device_frequencies.data;
+    return Ok{};
+}
+
+Result<Sequence> Target::make_sequence(const SequenceOptions& options) {
+    return Sequence::create(config_, *device_, options);
+}
+
+Status Target::check_token(std::int32_t token) const {
+    if (token >= 0 && token < config_.vocabulary) return Ok{};
+    return STRATA_ERROR("token ", token, " is outside the vocabulary, wanted 0 to ",
+                        config_.vocabulary - 1);
+}
+
+Status Target::check_step(const Sequence& sequence, const StepRequest& request) const {
+    const auto rows = static_cast<std::int64_t>(request.tokens.size());
+    const std::int64_t rows_max = request.window ? std::min(rows_max_, kWindowRowsMax) : rows_max_;
+    STRATA_CHECK(!sequence.stepping());
+    if (rows < 1 || rows > rows_max) {
+        return STRATA_ERROR("a step has ", rows, " rows, wanted 1 to ", rows_max);
+    }
+    if (sequence.length() + rows > sequence.context()) {
+        return STRATA_ERROR("the sequence has ", sequence.length(), " tokens and would get ", rows,
+                            " more, wanted at most the context of ", sequence.context());
+    }
+    for (const std::int32_t token : request.tokens) STRATA_TRY(check_token(token));
+    for (const std::int64_t layer : request.feature_layers) {
+        if (layer < 0 || layer >= config_.layers) {
+            return STRATA_ERROR("features of layer ", layer, " were asked for, wanted 0 to ",
+                                config_.layers - 1);
+        }
+    }
+    return Ok{};
+}
+
+void Target::upload_tokens(std::span<const std::int32_t> tokens) {
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.tokens.data),
+                    std::as_bytes(tokens));
+}
+
+void Target::upload_ngram_rows(const Sequence& sequence, std::span<const std::int32_t> tokens) {
+    if (!config_.ngram.present()) return;
+    ngram_rows(config_.ngram, sequence.tokens(), tokens, ngram_rows_);
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.ngram_rows.data),
+                    std::as_bytes(std::span(ngram_rows_)));
+}
+
+Forward Target::forward(const Workspace& work, std::int64_t first) {
+    return {config_, weights_, inverse_frequency_, ops_, *queue_, work, first};
+}
+
+Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) {
+    STRATA_TRY(check_step(sequence, request));
+    const auto rows = static_cast<std::int64_t>(request.tokens.size());
+    upload_tokens(request.tokens);
+    upload_ngram_rows(sequence, request.tokens);
+    Forward pass = forward(work_.first_rows(rows), sequence.length());
+    run_layers(sequence, pass, request);
+
+    logits_.clear();
+    const bool mtp = sequence.options().mtp;
+    if (request.logits != LogitRows::none || mtp) pass.mix(weights_.mixer);
+    if (request.logits != LogitRows::none) {
+        const std::int64_t from = request.logits == LogitRows::all ? 0 : rows - 1;
+        take_logits(pass, from, rows - from, logits_);
+    }
+    queue_->wait();
+    sequence.pending_.assign(request.tokens.begin(), request.tokens.end());
+    sequence.pending_traced_ = request.window;
+    const auto layers = static_cast<std::int64_t>(request.feature_layers.size());
+    return StepResult{
+        {logits_.data(), static_cast<std::int64_t>(logits_.size()) / config_.vocabulary,
+         config_.vocabulary},
+        {features_.data(), layers == 0 ? 0 : rows, layers * config_.hidden}};
+}
+
+void Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& request) {
+    const Forward::Mode mode{request.form, request.window};
+    const auto rows = static_cast<std::int64_t>(request.tokens.size());
+    const auto wanted = static_cast<std::int64_t>(request.feature_layers.size());
+    features_.resize(static_cast<std::size_t>(rows * wanted * config_.hidden));
+    auto delta = sequence.delta_.begin();
+    auto attention = sequence.attention_.begin();
+
+    pass.embed();
+    for (std::int64_t l = 0; l < config_.layers; ++l) {
+        const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(l)];
+        if (l == config_.ngram.layer) pass.add_ngram(sequence.ngram_, mode);
+        if (layer.attention) {
+            pass.attention(layer, *attention++, mode.traced);
+        } else {
+            pass.delta_net(layer, *delta++, mode);
+        }
+        pass.experts(layer);
+        for (std::int64_t i = 0; i < wanted; ++i) {
+            if (request.feature_layers[static_cast<std::size_t>(i)] == l) {
+                take_feature(pass, i, rows, wanted);
+            }
+        }
+    }
+}
+
+void Target::take_feature(Forward& pass, std::int64_t index, std::int64_t rows,
+                          std::int64_t layers) {
+    pass.stream_mean(device_mean_.first_rows(rows));
+    mean_.resize(static_cast<std::size_t>(rows * config_.hidden));
+    device_->download(*queue_, std::as_writable_bytes(std::span(mean_)),
+                      reinterpret_cast<const std::byte*>(device_mean_.data));
+    for (std::int64_t r = 0; r < rows; ++r) {
+        std::copy_n(mean_.begin() + r * config_.hidden, config_.hidden,
+                    features_.begin() + (r * layers + index) * config_.hidden);
+    }
+}
+
+void Target::take_logits(Forward& pass, std::int64_t from, std::int64_t rows,
+                         std::vector<float>& out) {
+    while (rows > 0) {
+        const std::int64_t now = std::min(rows, device_logits_.rows);
+        pass.head(from, device_logits_.first_rows(now));
+        const std::size_t at = out.size();
+        out.resize(at + static_cast<std::size_t>(now * config_.vocabulary));
+        device_->download(*queue_, std::as_writable_bytes(std::span(out).subspan(at)),
+                          reinterpret_cast<const std::byte*>(device_logits_.data));
+        from += now;
+        rows -= now;
+    }
+}
+
+void Target::commit(Sequence& sequence, std::int64_t rows, std::vector<float>* mtp_logits) {
+    sequence.commit(rows, ops_, *queue_);
+    if (sequence.options().mtp && rows > 0) run_mtp_cells(sequence, rows, mtp_logits);
+    queue_->wait();
+}
+
+Workspace Target::shifted_residual(std::int64_t from, std::int64_t rows) const {
+    Workspace work = work_.first_rows(rows);
+    work.residual = residual_with_waiting_.rows_from(from, rows);
+    return work;
+}
+
+// The residual buffer holds the waiting row, then the rows just committed. Cells are run over it in
+// place for every row but the last, which waits in turn.
+void Target::run_mtp_cells(Sequence& sequence, std::int64_t rows, std::vector<float>* logits) {
+    const std::size_t row_bytes = static_cast<std::size_t>(config_.stream_width()) * sizeof(float);
+    const std::int64_t before = sequence.length() - rows;
+    const std::int64_t from = before == 0 ? 1 : 0;
+    const std::int64_t first_cell = before == 0 ? 0 : before - 1;
+    const std::int64_t cells = rows - from;
+    auto* const waiting = reinterpret_cast<std::byte*>(sequence.mtp_.waiting_residual);
+    device_->copy(*queue_, reinterpret_cast<std::byte*>(residual_with_waiting_.data), waiting,
+                  row_bytes);
+    if (cells > 0) {
+        upload_tokens(sequence.tokens().subspan(static_cast<std::size_t>(first_cell + 1)));
+        const Workspace work = shifted_residual(from, cells);
+        Forward pass = forward(work, first_cell);
+        AttentionLayerState& state = sequence.mtp_.attention;
+        pass.mtp_fuse(work.tokens);
+        if (logits == nullptr) {
+            pass.remember(weights_.mtp->layer, state);
+        } else {
+            pass.attention(weights_.mtp->layer, state, false);
+            pass.experts(weights_.mtp->layer);
+            pass.mix(weights_.mtp->mixer);
+            take_logits(pass, 0, cells, *logits);
+        }
+        std::swap(state.raw_now, state.raw_next);
+    }
+    device_->copy(*queue_, waiting,
+                  reinterpret_cast<const std::byte*>(residual_with_waiting_.row(rows)), row_bytes);
+}
+
+Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int64_t guesses,
+                               float confidence_min) {
+    STRATA_CHECK(!sequence.stepping());
+    STRATA_TRY(check_token(anchor));
+    if (!sequence.options().mtp) {
+        return STRATA_ERROR("MTP guesses were asked for of a sequence that keeps no MTP cells");
+    }
+    if (sequence.length() == 0) {
+        return STRATA_ERROR("a draft was asked for after 0 tokens, wanted at least 1");
+    }
+    const std::int64_t last = sequence.length() - 1;
+    if (guesses < 1 || last + guesses > sequence.context()) {
+        return STRATA_ERROR(guesses, " guesses were asked for after ", sequence.length(),
+                            " tokens, wanted 1 to ", sequence.context() - last);
+    }
+    const std::size_t row_bytes = static_cast<std::size_t>(config_.stream_width()) * sizeof(float);
+    // The chain's own history of raw index rows: the committed one stays.
+    AttentionLayerState state = sequence.mtp_.attention;
+    device_->copy(
+        *queue_, reinterpret_cast<std::byte*>(sequence.mtp_.draft_raw),
+        reinterpret_cast<const std::byte*>(state.raw_now),
+        static_cast<std::size_t>((config_.index_ratio - 1) * config_.index_dim) * sizeof(float));
+    state.raw_now = sequence.mtp_.draft_raw;
+    state.raw_next = sequence.mtp_.draft_raw;
+    const Workspace work = shifted_residual(0, 1);
+    device_->copy(*queue_, reinterpret_cast<std::byte*>(work.residual.data),
+                  reinterpret_cast<const std::byte*>(sequence.mtp_.waiting_residual), row_bytes);
+
+    MtpDraft draft;
+    logits_.clear();
+    std::int32_t next = anchor;
+    for (std::int64_t i = 0; i < guesses; ++i) {
+        upload_tokens(std::span(&next, 1));
+        Forward pass = forward(work, last + i);
+        pass.mtp_fuse(work.tokens);
+        pass.attention(weights_.mtp->layer, state, false);
+        pass.experts(weights_.mtp->layer);
+        pass.mix(weights_.mtp->mixer);
+        take_logits(pass, 0, 1, logits_);
+        queue_->wait();
+        const float* row = logits_.data() + i * config_.vocabulary;
+        next = static_cast<std::int32_t>(std::max_element(row, row + config_.vocabulary) - row);
+        const float confidence = softmax_probability(row, config_.vocabulary, next);
+        if (!(confidence >= confidence_min)) {
+            logits_.resize(static_cast<std::size_t>(i * config_.vocabulary));
+            break;
+        }
+        draft.path.push_back(next);
+        draft.confidence.push_back(confidence);
+    }
+    draft.logits = {logits_.data(), static_cast<std::int64_t>(draft.path.size()),
+                    config_.vocabulary};
+    return draft;
+}
+
+}  // namespace strata::model

@@ -1,0 +1,116 @@
+// The model that is served: steps on sequences, and the guesses of its own MTP layer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "device/device.h"
+#include "gguf/reader.h"
+#include "model/config.h"
+#include "model/forward.h"
+#include "model/sequence.h"
+#include "model/weights.h"
+#include "op/table.h"
+
+namespace strata::model {
+
+enum class LogitRows : std::uint8_t { none, last, all };
+
+struct StepRequest {
+    std::span<const std::int32_t> tokens;  // at least 1, at most rows_max()
+    // A window's rows can be kept in part; it has at most kWindowRowsMax of them.
+    bool window = false;
+    op::DeltaForm form = op::DeltaForm::recurrent;
+    LogitRows logits = LogitRows::last;
+    // Layers after which the mean of the streams is wanted.
+    std::span<const std::int64_t> feature_layers;
+};
+
+// In host memory that belongs to the target and is valid until its next call.
+struct StepResult {
+    MatrixView<const float> logits;    // [0, 1 or T, V]
+    MatrixView<const float> features;  // [T, layers * D], the layers of a row one after another
+};
+
+// One greedy chain of the MTP layer.
+struct MtpDraft {
+    std::vector<std::int32_t> path;
+    std::vector<float> confidence;   // softmax probability of each pick
+    MatrixView<const float> logits;  // [guesses, V], as in StepResult
+};
+
+// Owns the file and the weights; sequences are the caller's. Calls are not concurrent.
+class Target {
+  public:
+    // `device` and its `ops` outlive the target. `rows_max` bounds the rows of a step.
+    static Result<std::unique_ptr<Target>> load(gguf::File file, device::Device& device,
+                                                const op::Table& ops, std::int64_t rows_max);
+
+    const Config& config() const { return config_; }
+    const gguf::File& file() const { return file_; }
+    std::int64_t rows_max() const { return rows_max_; }
+
+    Result<Sequence> make_sequence(const SequenceOptions& options);
+    void reset(Sequence& sequence) { sequence.reset(*queue_); }
+    std::string save(const Sequence& sequence) { return sequence.save(*queue_); }
+    Status restore(Sequence& sequence, std::span<const char> saved) {
+        return sequence.restore(*queue_, saved);
+    }
+
+    // Runs rows after the committed ones. Errors, which leave the sequence as it was: a token
+    // outside the vocabulary, too many rows, no room in the context.
+    Result<StepResult> step(Sequence& sequence, const StepRequest& request);
+    // Keeps the first `rows` rows of the step; 0 <= rows <= T, and T if it was no window. With MTP
+    // kept up to date it runs the layer's cells whose next token has become known, and where
+    // `logits` is given appends theirs ([cells, V]) to it.
+    void commit(Sequence& sequence, std::int64_t rows, std::vector<float>* mtp_logits = nullptr);
+    void drop(Sequence& sequence) { sequence.drop(); }
+
+    // A chain of `guesses` greedy guesses after `anchor`, the token that will follow the committed
+    // ones; it ends before the first guess whose confidence is below `confidence_min`. Changes
+    // nothing that is committed. Errors: no committed token, a sequence without MTP, no room in the
+    // context.
+    Result<MtpDraft> draft(Sequence& sequence, std::int32_t anchor, std::int64_t guesses,
+                           float confidence_min);
+
+  private:
+    Target(gguf::File file, device::Device& device, const op::Table& ops)
+        : file_(std::move(file)), device_(&device), ops_(ops) {}
+
+    Status prepare(std::int64_t rows_max);
+    Status check_step(const Sequence& sequence, const StepRequest& request) const;
+    Status check_token(std::int32_t token) const;
+    void upload_tokens(std::span<const std::int32_t> tokens);
+    void upload_ngram_rows(const Sequence& sequence, std::span<const std::int32_t> tokens);
+    Forward forward(const Workspace& work, std::int64_t first);
+    void run_layers(Sequence& sequence, Forward& pass, const StepRequest& request);
+    void take_feature(Forward& pass, std::int64_t index, std::int64_t rows, std::int64_t layers);
+    // Appends the logits of rows from .. from+rows-1 of the pass's x to `out`.
+    void take_logits(Forward& pass, std::int64_t from, std::int64_t rows, std::vector<float>& out);
+    void run_mtp_cells(Sequence& sequence, std::int64_t rows, std::vector<float>* logits);
+    Workspace shifted_residual(std::int64_t from, std::int64_t rows) const;
+
+    gguf::File file_;
+    device::Device* device_;
+    op::Table ops_;
+    std::unique_ptr<device::Queue> queue_;
+    Config config_;
+    Weights weights_;
+    std::int64_t rows_max_ = 0;
+    device::Buffer memory_;
+    // Of rows_max rows; the residual has one row more before them, for the MTP layer's waiting
+    // cell.
+    Workspace work_;
+    MatrixView<float> residual_with_waiting_;
+    MatrixView<float> device_logits_;  // [kWindowRowsMax, V]
+    MatrixView<float> device_mean_;    // [rows_max, D]
+    const double* inverse_frequency_ = nullptr;
+    std::vector<std::int64_t> ngram_rows_;
+    std::vector<float> logits_;
+    std::vector<float> features_;
+    std::vector<float> mean_;
+};
+
+}  // namespace strata::model

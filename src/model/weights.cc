@@ -1,0 +1,213 @@
+#include "model/weights.h"
+
+#include <string>
+#include <string_view>
+
+#include "base/text.h"
+#include "model/tensors.h"
+
+namespace strata::model {
+
+// Turns names into fields. After bind() has found every tensor present and of its shape, what can
+// still fail is a type or memory.
+class Binder {
+  public:
+    Binder(const gguf::File& file, const Config& config, device::Device& device,
+           device::Queue& queue, Weights& out)
+        : file_(file), config_(config), device_(device), queue_(queue), out_(out) {}
+
+    Status run();
+
+  private:
+    Result<const gguf::Tensor*> tensor(std::string_view name) const {
+        return gguf::require_tensor(file_, concat(prefix_, name));
+    }
+    Status matrix(std::string_view name, op::Weight& weight);
+    Status vector(std::string_view name, const float*& values);
+    Status addresses(const std::vector<const std::byte*>& list, const std::byte* const*& table);
+    Status hyper_connection(std::string_view name, bool inject, HyperConnectionWeights& w);
+    Status delta_net(DeltaNetWeights& w);
+    Status attention(AttentionWeights& w);
+    Status experts(ExpertWeights& w);
+    Status expert_tables(op::ExpertTable& table);
+    Status layer(std::int64_t block, LayerWeights& w);
+    Status ngram(NgramWeights& w);
+    Status mtp(MtpWeights& w);
+
+    const gguf::File& file_;
+    const Config& config_;
+    device::Device& device_;
+    device::Queue& queue_;
+    Weights& out_;
+    std::string prefix_;
+};
+
+Status Binder::matrix(std::string_view name, op::Weight& weight) {
+    STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
+    if (quant::info(t->type).decode == nullptr) {
+        return STRATA_ERROR("'", file_.path(), "': tensor '", t->name, "' is of type ",
+                            quant::info(t->type).name, ", wanted a floating-point type");
+    }
+    STRATA_ASSIGN(const std::uint64_t row_bytes, quant::row_bytes(t->type, t->shape[0]));
+    STRATA_ASSIGN(weight.data, device_.resident(t->data));
+    weight.type = t->type;
+    weight.cols = static_cast<std::int64_t>(t->shape[0]);
+    weight.rows = static_cast<std::int64_t>(t->elements() / t->shape[0]);
+    weight.row_bytes = static_cast<std::int64_t>(row_bytes);
+    return Ok{};
+}
+
+Status Binder::vector(std::string_view name, const float*& values) {
+    STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
+    const quant::TypeInfo& type = quant::info(t->type);
+    if (type.decode == nullptr) {
+        return STRATA_ERROR("'", file_.path(), "': tensor '", t->name, "' is of type ", type.name,
+                            ", wanted a floating-point type");
+    }
+    std::vector<float> decoded(t->elements());
+    type.decode(t->data.data(), decoded.data(), static_cast<std::int64_t>(decoded.size()));
+    STRATA_ASSIGN(device::Buffer buffer, device_.allocate(decoded.size() * sizeof(float)));
+    device_.upload(queue_, buffer.data(), std::as_bytes(std::span(decoded)));
+    values = buffer.as<const float>();
+    out_.buffers_.push_back(std::move(buffer));
+    return Ok{};
+}
+
+Status Binder::addresses(const std::vector<const std::byte*>& list,
+                         const std::byte* const*& table) {
+    STRATA_ASSIGN(device::Buffer buffer, device_.allocate(list.size() * sizeof(list[0])));
+    device_.upload(queue_, buffer.data(), std::as_bytes(std::span(list)));
+    table = buffer.as<const std::byte* const>();
+    out_.buffers_.push_back(std::move(buffer));
+    return Ok{};
+}
+
+Status Binder::hyper_connection(std::string_view name, bool inject, HyperConnectionWeights& w) {
+    STRATA_TRY(vector(concat(name, "_norm.weight"), w.norm));
+    STRATA_TRY(matrix(concat(name, "_down.weight"), w.down));
+    STRATA_TRY(matrix(concat(name, "_up.weight"), w.up));
+    return inject ? matrix(concat(name, "_inject.weight"), w.inject) : Status(Ok{});
+}
+
+Status Binder::delta_net(DeltaNetWeights& w) {
+    STRATA_TRY(matrix("attn_qkv.weight", w.qkv));
+    STRATA_TRY(matrix("attn_gate.weight", w.gate));
+    STRATA_TRY(matrix("ssm_beta.weight", w.beta));
+    STRATA_TRY(matrix("ssm_alpha.weight", w.alpha));
+    STRATA_TRY(vector("ssm_conv1d.weight", w.conv));
+    STRATA_TRY(vector("ssm_a", w.decay_rate));
+    STRATA_TRY(vector("ssm_dt.bias", w.decay_bias));
+    STRATA_TRY(vector("ssm_norm.weight", w.norm));
+    return matrix("ssm_out.weight", w.out);
+}
+
+Status Binder::attention(AttentionWeights& w) {
+    STRATA_TRY(matrix("attn_q.weight", w.query));
+    STRATA_TRY(matrix("attn_k.weight", w.key));
+    STRATA_TRY(matrix("attn_v.weight", w.value));
+    STRATA_TRY(matrix("attn_output.weight", w.out));
+    STRATA_TRY(matrix("indexer.q_proj.weight", w.index_query));
+    STRATA_TRY(matrix("indexer.k_proj.weight", w.index_key));
+    STRATA_TRY(vector("attn_q_norm.weight", w.query_norm));
+    STRATA_TRY(vector("attn_k_norm.weight", w.key_norm));
+    STRATA_TRY(vector("indexer.q_norm.weight", w.index_query_norm));
+    return vector("indexer.k_norm.weight", w.index_key_norm);
+}
+
+Status Binder::expert_tables(op::ExpertTable& table) {
+    const bool fused = tensor("ffn_gate_exps.weight").ok() == false;
+    op::Weight gate;
+    op::Weight up;
+    op::Weight down;
+    STRATA_TRY(matrix(fused ? "ffn_gate_up_exps.weight" : "ffn_gate_exps.weight", gate));
+    STRATA_TRY(matrix(fused ? "ffn_gate_up_exps.weight" : "ffn_up_exps.weight", up));
+    STRATA_TRY(matrix("ffn_down_exps.weight", down));
+    table.count = config_.experts;
+    table.hidden = config_.expert_hidden;
+    table.gate_type = gate.type;
+    table.up_type = up.type;
+    table.down_type = down.type;
+    // A fused matrix has each expert's gate rows before its up rows.
+    const std::int64_t step = (fused ? 2 : 1) * table.hidden;
+    std::vector<const std::byte*> gate_at;
+    std::vector<const std::byte*> up_at;
+    std::vector<const std::byte*> down_at;
+    for (std::int64_t e = 0; e < table.count; ++e) {
+        gate_at.push_back(gate.row(e * step));
+        up_at.push_back(up.row(e * step + (fused ? table.hidden : 0)));
+        down_at.push_back(down.row(e * config_.hidden));
+    }
+    STRATA_TRY(addresses(gate_at, table.gate_at));
+    STRATA_TRY(addresses(up_at, table.up_at));
+    return addresses(down_at, table.down_at);
+}
+
+Status Binder::experts(ExpertWeights& w) {
+    STRATA_TRY(matrix("ffn_gate_inp.weight", w.router));
+    STRATA_TRY(expert_tables(w.table));
+    STRATA_TRY(matrix("ffn_gate_inp_shexp.weight", w.shared_scale));
+    STRATA_TRY(matrix("ffn_gate_shexp.weight", w.shared_gate));
+    STRATA_TRY(matrix("ffn_up_shexp.weight", w.shared_up));
+    return matrix("ffn_down_shexp.weight", w.shared_down);
+}
+
+Status Binder::layer(std::int64_t block, LayerWeights& w) {
+    prefix_ = block_name(block, "");
+    STRATA_TRY(hyper_connection("hc_attn", true, w.attention_read));
+    STRATA_TRY(hyper_connection("hc_ffn", true, w.experts_read));
+    const bool attends =
+        block >= config_.layers ||
+        config_.kinds[static_cast<std::size_t>(block)] == LayerKind::sparse_attention;
+    STRATA_TRY(attends ? attention(w.attention.emplace()) : delta_net(w.delta_net.emplace()));
+    return experts(w.experts);
+}
+
+Status Binder::ngram(NgramWeights& w) {
+    prefix_.clear();
+    STRATA_TRY(matrix("per_layer_token_embd.weight", w.table));
+    prefix_ = block_name(config_.ngram.layer, "");
+    STRATA_TRY(matrix("ple_key.weight", w.key));
+    STRATA_TRY(matrix("ple_value.weight", w.value));
+    STRATA_TRY(vector("ple_norm_key.weight", w.norm_key));
+    STRATA_TRY(vector("ple_norm_query.weight", w.norm_query));
+    STRATA_TRY(vector("ple_norm_conv.weight", w.norm_conv));
+    return vector("ple_conv1d.weight", w.conv);
+}
+
+Status Binder::mtp(MtpWeights& w) {
+    STRATA_TRY(layer(config_.layers, w.layer));
+    STRATA_TRY(vector("nextn.enorm.weight", w.norm_embedding));
+    STRATA_TRY(vector("nextn.hnorm.weight", w.norm_hidden));
+    STRATA_TRY(matrix("nextn.eh_proj.weight", w.fuse));
+    return hyper_connection("nextn.hc_head", false, w.mixer);
+}
+
+Status Binder::run() {
+    STRATA_TRY(matrix("token_embd.weight", out_.embedding));
+    // A file without an output matrix ties it to the embedding.
+    const bool tied = file_.find_tensor("output.weight") == nullptr;
+    STRATA_TRY(matrix(tied ? "token_embd.weight" : "output.weight", out_.head));
+    STRATA_TRY(hyper_connection("output_hc", false, out_.mixer));
+    out_.layers.resize(static_cast<std::size_t>(config_.layers));
+    for (std::size_t i = 0; i < out_.layers.size(); ++i) {
+        STRATA_TRY(layer(static_cast<std::int64_t>(i), out_.layers[i]));
+    }
+    if (config_.ngram.present()) STRATA_TRY(ngram(out_.ngram.emplace()));
+    if (config_.mtp_layers > 0) STRATA_TRY(mtp(out_.mtp.emplace()));
+    return Ok{};
+}
+
+Result<Weights> Weights::bind(const gguf::File& file, const Config& config, device::Device& device,
+                              device::Queue& queue) {
+    const std::vector<std::string> lacks = missing_tensors(config, file);
+    if (!lacks.empty()) {
+        const std::string more =
+            lacks.size() == 1 ? "" : concat(" (and ", lacks.size() - 1, " more)");
+        return STRATA_ERROR("'", file.path(), "': ", lacks.front(), more);
+    }
+    Weights weights;
+    STRATA_TRY(Binder(file, config, device, queue, weights).run());
+    return weights;
+}
+
+}  // namespace strata::model

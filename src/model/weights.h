@@ -1,0 +1,104 @@
+// The weights of one model as typed fields, in memory that its device reads.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "device/device.h"
+#include "gguf/reader.h"
+#include "model/config.h"
+#include "op/experts.h"
+#include "op/weight.h"
+
+namespace strata::model {
+
+struct HyperConnectionWeights {
+    op::Gain norm = nullptr;
+    op::Weight down;
+    op::Weight up;
+    op::Weight inject;  // empty in mixers
+};
+
+struct DeltaNetWeights {
+    op::Weight qkv;
+    op::Weight gate;
+    op::Weight beta;
+    op::Weight alpha;
+    const float* conv = nullptr;
+    const float* decay_rate = nullptr;
+    const float* decay_bias = nullptr;
+    op::Gain norm = nullptr;
+    op::Weight out;
+};
+
+struct AttentionWeights {
+    op::Weight query;
+    op::Weight key;
+    op::Weight value;
+    op::Weight out;
+    op::Weight index_query;
+    op::Weight index_key;
+    op::Gain query_norm = nullptr;
+    op::Gain key_norm = nullptr;
+    op::Gain index_query_norm = nullptr;
+    op::Gain index_key_norm = nullptr;
+};
+
+struct ExpertWeights {
+    op::Weight router;
+    op::ExpertTable table;
+    op::Weight shared_scale;
+    op::Weight shared_gate;
+    op::Weight shared_up;
+    op::Weight shared_down;
+};
+
+struct LayerWeights {
+    HyperConnectionWeights attention_read;
+    HyperConnectionWeights experts_read;
+    std::optional<DeltaNetWeights> delta_net;  // one of these two
+    std::optional<AttentionWeights> attention;
+    ExpertWeights experts;
+};
+
+struct NgramWeights {
+    op::Weight table;
+    op::Weight key;
+    op::Weight value;
+    op::Gain norm_key = nullptr;
+    op::Gain norm_query = nullptr;
+    op::Gain norm_conv = nullptr;
+    const float* conv = nullptr;
+};
+
+struct MtpWeights {
+    op::Gain norm_embedding = nullptr;
+    op::Gain norm_hidden = nullptr;
+    op::Weight fuse;
+    LayerWeights layer;
+    HyperConnectionWeights mixer;
+};
+
+// Matrices stay where the file is mapped, or in the device's copy of it; vectors and address tables
+// are decoded into buffers that this owns. The file must outlive it.
+class Weights {
+  public:
+    // Binds every tensor of `config` in `file`. Errors name the tensor that is missing, misshapen
+    // or of a type that its place cannot hold.
+    static Result<Weights> bind(const gguf::File& file, const Config& config,
+                                device::Device& device, device::Queue& queue);
+
+    op::Weight embedding;
+    op::Weight head;
+    HyperConnectionWeights mixer;
+    std::vector<LayerWeights> layers;
+    std::optional<NgramWeights> ngram;
+    std::optional<MtpWeights> mtp;
+
+  private:
+    friend class Binder;
+    std::vector<device::Buffer> buffers_;
+};
+
+}  // namespace strata::model
