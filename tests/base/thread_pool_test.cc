@@ -1,0 +1,90 @@
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <vector>
+
+namespace strata {
+namespace {
+
+constexpr int kSizes[] = {1, 2, 3, 7, 16};
+
+TEST(ThreadPool, every_element_is_visited_once_by_a_thread_of_the_pool) {
+    for (const int size : kSizes) {
+        ThreadPool pool(size);
+        EXPECT_EQ(pool.size(), size);
+        for (const std::int64_t count : {1, 2, 3, 5, 16, 17, 1000}) {
+            std::vector<int> visits(static_cast<std::size_t>(count));
+            std::atomic<int> parts = 0;
+            std::atomic<bool> in_range = true;
+            pool.parallel_for(count, [&](std::int64_t begin, std::int64_t end, int thread) {
+                if (begin < 0 || begin >= end || end > count || thread < 0 || thread >= size) {
+                    in_range = false;
+                    return;
+                }
+                for (std::int64_t i = begin; i < end; ++i) ++visits[static_cast<std::size_t>(i)];
+                ++parts;
+            });
+            EXPECT_TRUE(in_range);
+            EXPECT_LE(parts, std::min<std::int64_t>(size, count));
+            EXPECT_EQ(std::count(visits.begin(), visits.end(), 1), count) << size;
+        }
+    }
+}
+
+TEST(ThreadPool, no_elements_run_nothing) {
+    ThreadPool pool(3);
+    bool ran = false;
+    pool.parallel_for(0, [&](std::int64_t, std::int64_t, int) { ran = true; });
+    pool.parallel_for(-1, [&](std::int64_t, std::int64_t, int) { ran = true; });
+    EXPECT_FALSE(ran);
+}
+
+TEST(ThreadPool, a_thread_never_runs_two_parts_of_one_loop) {
+    ThreadPool pool(5);
+    for (int round = 0; round < 100; ++round) {
+        std::vector<int> parts(5);
+        pool.parallel_for(40, [&](std::int64_t, std::int64_t, int thread) {
+            ++parts[static_cast<std::size_t>(thread)];
+        });
+        EXPECT_EQ(parts, std::vector<int>(5, 1));
+    }
+}
+
+// Plain variables on both sides: a missing fence is a race that ThreadSanitizer reports.
+TEST(ThreadPool, the_caller_sees_what_the_threads_wrote_and_they_what_it_wrote) {
+    ThreadPool pool(4);
+    std::vector<std::int64_t> values(64);
+    std::int64_t wanted = 0;
+    for (std::int64_t round = 1; round <= 2000; ++round) {
+        const std::int64_t addend = round;
+        pool.parallel_for(64, [&](std::int64_t begin, std::int64_t end, int) {
+            for (std::int64_t i = begin; i < end; ++i)
+                values[static_cast<std::size_t>(i)] += addend;
+        });
+        wanted += round;
+        ASSERT_EQ(std::accumulate(values.begin(), values.end(), std::int64_t{0}), 64 * wanted);
+    }
+}
+
+TEST(ThreadPool, pools_start_and_stop_whether_or_not_they_worked) {
+    for (int round = 0; round < 50; ++round) {
+        ThreadPool idle(4);
+        ThreadPool busy(4);
+        std::atomic<int> sum = 0;
+        busy.parallel_for(
+            4, [&](std::int64_t begin, std::int64_t, int) { sum += static_cast<int>(begin); });
+        EXPECT_EQ(sum, 6);
+    }
+}
+
+TEST(ThreadPool, at_least_one_thread_is_available) {
+    EXPECT_GE(available_threads(), 1);
+    EXPECT_LE(available_threads(), kThreadsMax);
+}
+
+}  // namespace
+}  // namespace strata
