@@ -1,0 +1,32 @@
+// Sums of products of F32 rows. One fixed order of summation, whatever the machine's vector width
+// and however many rows are taken together: value i of a row goes to partial sum i mod kLanes, and
+// the partial sums are added in halves. So a product never depends on what it is computed with.
+#pragma once
+
+#include <cstdint>
+
+namespace strata::cpu {
+
+inline constexpr int kLanes = 16;
+
+// `count` rows, row i at data + at[i] * stride, or data + i * stride where there is no list.
+struct Rows {
+    const float* data = nullptr;
+    std::int64_t stride = 0;
+    std::int64_t count = 0;
+    const std::int32_t* at = nullptr;
+
+    const float* row(std::int64_t i) const { return data + (at == nullptr ? i : at[i]) * stride; }
+};
+
+float dot(const float* a, const float* b, std::int64_t n);
+
+// out[i * step_a + j * step_b] = dot(a.row(i), b.row(j), n). Rows of `a` are kept in registers for
+// longer, so that it should be the side with few rows or with rows far away.
+void products(const Rows& a, const Rows& b, std::int64_t n, float* out, std::int64_t step_a,
+              std::int64_t step_b);
+
+// out[j] += weight[0] * rows[0][j] + weight[1] * rows[1][j] + ..., added in this order, j < width.
+void add_rows(const float* weight, const Rows& rows, std::int64_t width, float* out);
+
+}  // namespace strata::cpu

@@ -1,0 +1,38 @@
+// Products of stored weight matrices with rows of F32.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "backend/cpu/product.h"
+#include "backend/cpu/queue.h"
+#include "op/weight.h"
+
+namespace strata::cpu {
+
+// Weight rows that are decoded together: few enough to stay in the second cache level while every
+// input row passes by.
+inline constexpr std::int64_t kRowTile = 8;
+
+// `columns` columns from `first_column` on of a weight, times each input row.
+struct Projection {
+    const op::Weight& weight;
+    MatrixView<float> out;  // [x.rows, weight.rows]
+    std::int64_t first_column = 0;
+};
+
+// out[t, r] = weight[r] . x[t] for every projection. x.cols columns of each weight are used; each
+// weight row is decoded once, whatever the number of input rows.
+void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all);
+
+// Rows first .. first+count-1 of the weight as F32: in place where they are F32 already, else
+// decoded into `buffer` of count * weight.cols values.
+Rows decode_rows(const op::Weight& weight, std::int64_t first, std::int64_t count, float* buffer);
+
+// Row `row` of a table, decoded to table.cols values.
+void decode_row(const op::Weight& table, std::int64_t row, float* to);
+
+// Whether the weight is [rows, cols] and its rows are as long as its type says.
+bool has_shape(const op::Weight& weight, std::int64_t rows, std::int64_t cols);
+
+}  // namespace strata::cpu

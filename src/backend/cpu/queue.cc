@@ -1,0 +1,62 @@
+#include "backend/cpu/queue.h"
+
+#include <algorithm>
+#include <new>
+
+#include "base/check.h"
+
+namespace strata::cpu {
+namespace {
+
+constexpr std::size_t kFirstBlock = std::size_t{1} << 20;
+constexpr std::align_val_t kAlignment{device::kBufferAlignment};
+
+std::size_t aligned(std::size_t bytes) {
+    return (bytes + device::kBufferAlignment - 1) / device::kBufferAlignment *
+           device::kBufferAlignment;
+}
+
+}  // namespace
+
+Arena::~Arena() { free_blocks(); }
+
+void Arena::reset() {
+    if (blocks_.size() > 1) {
+        const std::size_t all = taken_;
+        free_blocks();
+        add_block(all);
+    }
+    used_ = 0;
+    taken_ = 0;
+}
+
+std::byte* Arena::take(std::size_t bytes) {
+    const std::size_t size = aligned(bytes);
+    if (blocks_.empty() || blocks_.back().bytes - used_ < size) {
+        add_block(std::max({size, taken_, kFirstBlock}));
+    }
+    std::byte* data = blocks_.back().data + used_;
+    used_ += size;
+    taken_ += size;
+    return data;
+}
+
+void Arena::add_block(std::size_t bytes) {
+    auto* data = static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow));
+    STRATA_CHECK(data != nullptr);
+    blocks_.push_back({data, bytes});
+    used_ = 0;
+}
+
+void Arena::free_blocks() {
+    for (const Block& block : blocks_) ::operator delete(block.data, kAlignment);
+    blocks_.clear();
+}
+
+Queue& begin_op(device::Queue& queue) {
+    auto& own = static_cast<Queue&>(queue);
+    own.arena_.reset();
+    return own;
+}
+
+}  // namespace strata::cpu

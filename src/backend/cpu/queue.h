@@ -1,0 +1,96 @@
+// The CPU backend's queue: runs each op at once, on the threads that all queues of a device share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "device/device.h"
+#include "device/tensor.h"
+
+namespace strata::cpu {
+
+// Memory for the length of one op. It grows while ops grow; once an op as large has run, later ones
+// allocate nothing.
+class Arena {
+  public:
+    Arena() = default;
+    Arena(const Arena&) = delete;
+    Arena& operator=(const Arena&) = delete;
+    ~Arena();
+
+    // Forgets everything taken. Ends the process where the machine has no memory left, as take
+    // does.
+    void reset();
+
+    // Uninitialized, aligned to kBufferAlignment; valid until reset.
+    std::byte* take(std::size_t bytes);
+
+  private:
+    struct Block {
+        std::byte* data = nullptr;
+        std::size_t bytes = 0;
+    };
+
+    void add_block(std::size_t bytes);
+    void free_blocks();
+
+    std::vector<Block> blocks_;
+    std::size_t used_ = 0;   // of the last block
+    std::size_t taken_ = 0;  // of all blocks, since reset
+};
+
+// One parallel_for at a time, whichever queue asks.
+struct SharedPool {
+    explicit SharedPool(int threads) : pool(threads) {}
+    ThreadPool pool;
+    std::mutex mutex;
+};
+
+class Queue final : public device::Queue {
+  public:
+    explicit Queue(SharedPool& shared) : shared_(shared) {}
+
+    void wait() override {}  // ops have run when their call returns
+
+    int threads() const { return shared_.pool.size(); }
+
+    // Uninitialized memory until the next op of this queue.
+    template <typename T>
+    T* take(std::int64_t count) {
+        return reinterpret_cast<T*>(arena_.take(static_cast<std::size_t>(count) * sizeof(T)));
+    }
+    MatrixView<float> matrix(std::int64_t rows, std::int64_t cols) {
+        return {take<float>(rows * cols), rows, cols};
+    }
+
+    // Runs body(begin, end, thread) over parts of [0, count). `cost` is what one element takes, in
+    // multiply-adds: where the whole is not worth waking threads for, this thread does it alone.
+    template <typename Body>
+    void split(std::int64_t count, std::int64_t cost, const Body& body) {
+        if (count <= 0) return;
+        if (threads() == 1 || count * cost < kSplitCost) {
+            body(std::int64_t{0}, count, 0);
+            return;
+        }
+        // A reference fits in std::function without an allocation.
+        const ThreadPool::Body whole = std::cref(body);
+        const std::lock_guard lock(shared_.mutex);
+        shared_.pool.parallel_for(count, whole);
+    }
+
+  private:
+    friend Queue& begin_op(device::Queue& queue);
+    static constexpr std::int64_t kSplitCost = 1 << 16;
+
+    SharedPool& shared_;
+    Arena arena_;
+};
+
+// The queue as what it is, its scratch memory empty. Every op starts with it.
+Queue& begin_op(device::Queue& queue);
+
+}  // namespace strata::cpu

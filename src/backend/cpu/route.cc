@@ -1,0 +1,60 @@
+#include "backend/cpu/route.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace strata::cpu {
+namespace {
+
+// A strict order of logits in which NaN comes after every number.
+bool before(float a, float b) { return a > b || (std::isnan(b) && !std::isnan(a)); }
+
+}  // namespace
+
+// The softmax rises with its logit, so that the largest logits are the largest shares; comparing
+// logits keeps apart what exp rounds together.
+void choose_experts(const float* logits, std::int64_t experts, int k, bool renormalize,
+                    std::int32_t* chosen, float* share) {
+    int count = 0;
+    for (std::int64_t e = 0; e < experts; ++e) {
+        if (count == k && !before(logits[e], logits[chosen[k - 1]])) continue;
+        int at = count < k ? count++ : k - 1;
+        for (; at > 0 && before(logits[e], logits[chosen[at - 1]]); --at) {
+            chosen[at] = chosen[at - 1];
+        }
+        chosen[at] = static_cast<std::int32_t>(e);
+    }
+    const float largest = logits[chosen[0]];
+    float sum = 0.0f;
+    for (int i = 0; i < k; ++i) {
+        share[i] = std::exp(logits[chosen[i]] - largest);
+        sum += share[i];
+    }
+    if (!renormalize) {
+        sum = 0.0f;
+        for (std::int64_t e = 0; e < experts; ++e) sum += std::exp(logits[e] - largest);
+    }
+    for (int i = 0; i < k; ++i) share[i] /= sum;
+}
+
+void group_rows(MatrixView<const std::int32_t> chosen, std::int64_t experts, std::int32_t* counts,
+                Groups& groups) {
+    std::fill_n(counts, experts + 1, 0);
+    for (std::int64_t i = 0; i < chosen.size(); ++i) ++counts[chosen.data[i] + 1];
+    groups.used = 0;
+    for (std::int64_t e = 0; e < experts; ++e) {
+        if (counts[e + 1] > 0) {
+            groups.expert[groups.used] = static_cast<std::int32_t>(e);
+            groups.first[groups.used++] = counts[e];
+        }
+        counts[e + 1] += counts[e];
+    }
+    groups.first[groups.used] = static_cast<std::int32_t>(chosen.size());
+    for (std::int64_t i = 0; i < chosen.size(); ++i) {
+        const std::int32_t member = counts[chosen.data[i]]++;
+        groups.row[member] = static_cast<std::int32_t>(i / chosen.cols);
+        groups.place[i] = member;
+    }
+}
+
+}  // namespace strata::cpu

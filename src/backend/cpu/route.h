@@ -1,0 +1,29 @@
+// Which rows go to which experts.
+#pragma once
+
+#include <cstdint>
+
+#include "device/tensor.h"
+
+namespace strata::cpu {
+
+// The k largest logits of a row, largest first, equal ones by the lower expert, NaN after all
+// numbers; and their share: the softmax over all experts, divided by its sum over the k where
+// `renormalize`.
+void choose_experts(const float* logits, std::int64_t experts, int k, bool renormalize,
+                    std::int32_t* chosen, float* share);
+
+// The chosen (row, slot) pairs of a call in order of expert, then row.
+struct Groups {
+    std::int64_t used = 0;           // experts with at least one row
+    std::int32_t* expert = nullptr;  // [used]
+    std::int32_t* first = nullptr;   // [used + 1]: where each one's members start
+    std::int32_t* row = nullptr;     // [T*k]: the row of each member
+    std::int32_t* place = nullptr;   // [T*k]: the member that row t's slot s became, at t*k + s
+};
+
+// Fills groups whose arrays hold min(E, T*k) + 1 and T*k; `counts` is scratch of E + 1.
+void group_rows(MatrixView<const std::int32_t> chosen, std::int64_t experts, std::int32_t* counts,
+                Groups& groups);
+
+}  // namespace strata::cpu

@@ -1,0 +1,205 @@
+// Bounded by reading the selected keys and values. A unit is one row and some of the query heads
+// that share a key head, so that a cache row is converted once for all of them; where rows are few,
+// the heads are divided further to give every thread work.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/pointwise.h"
+#include "backend/cpu/product.h"
+#include "backend/cpu/sparse.h"
+#include "quant/half.h"
+
+namespace strata::cpu {
+namespace {
+
+// Cache rows that are converted together.
+constexpr std::int64_t kCacheTile = 16;
+
+struct Unit {
+    std::int64_t t = 0;
+    std::int64_t kv_head = 0;
+    std::int64_t head = 0;  // first query head
+    std::int64_t heads = 0;
+};
+
+// How T rows of H heads are divided into units.
+class Division {
+  public:
+    Division(const op::AttentionShape& shape, std::int64_t rows, int threads)
+        : rows_(rows), kv_heads_(shape.kv_heads), group_(shape.heads / shape.kv_heads) {
+        const std::int64_t wanted = 2 * std::int64_t{threads};
+        const std::int64_t parts =
+            std::clamp((wanted - 1) / (rows * kv_heads_) + 1, std::int64_t{1}, group_);
+        heads_ = (group_ + parts - 1) / parts;
+        parts_ = (group_ + heads_ - 1) / heads_;
+    }
+
+    std::int64_t count() const { return rows_ * kv_heads_ * parts_; }
+    std::int64_t heads() const { return heads_; }
+
+    // Late rows, which see more, alternate with early ones, so that equal parts are equal work.
+    Unit at(std::int64_t i) const {
+        const std::int64_t turn = i / (kv_heads_ * parts_);
+        const std::int64_t within = i % (kv_heads_ * parts_);
+        const std::int64_t kv_head = within / parts_;
+        const std::int64_t first = within % parts_ * heads_;
+        return {.t = turn % 2 == 0 ? turn / 2 : rows_ - 1 - turn / 2,
+                .kv_head = kv_head,
+                .head = kv_head * group_ + first,
+                .heads = std::min(heads_, group_ - first)};
+    }
+
+  private:
+    std::int64_t rows_;
+    std::int64_t kv_heads_;
+    std::int64_t group_;
+    std::int64_t heads_ = 0;  // of a unit, at most
+    std::int64_t parts_ = 0;  // units a row and key head
+};
+
+// One thread's scratch memory.
+struct Scratch {
+    std::int32_t* positions = nullptr;  // [most]
+    float* scores = nullptr;            // [heads of a unit, most]
+    float* cached = nullptr;            // [kCacheTile, d]
+    float* inverse_sums = nullptr;      // [heads of a unit]
+    std::int64_t most = 0;              // rows that one row attends to
+};
+
+// The positions that row t attends to, ascending; their count.
+std::int64_t list_positions(const op::SparseAttention& args, const Selection& selection,
+                            std::int64_t t, std::int32_t* positions) {
+    const std::int64_t p = args.first + t;
+    const std::int64_t ratio = args.shape.ratio;
+    std::int64_t count = 0;
+    std::int64_t tail = 0;
+    if (!selection.dense(t)) {
+        const std::int32_t* blocks = selection.blocks.row(t - selection.first_row);
+        for (std::int64_t b = 0; b < selection.blocks.cols; ++b) {
+            for (std::int64_t r = 0; r < ratio; ++r) {
+                positions[count++] = static_cast<std::int32_t>(blocks[b] * ratio + r);
+            }
+        }
+        tail = visible_blocks(p, args.shape.ratio) * ratio;
+    }
+    for (std::int64_t i = tail; i <= p; ++i) positions[count++] = static_cast<std::int32_t>(i);
+    return count;
+}
+
+// Without branches, so that it vectorizes: the product with 2^112 moves the exponent's bias, and
+// makes normal numbers of subnormal ones.
+void widen(const std::uint16_t* from, std::int64_t n, float* to) {
+    for (std::int64_t i = 0; i < n; ++i) {
+        const std::uint32_t half = from[i];
+        const std::uint32_t special = (half & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0u;
+        const float magnitude = std::bit_cast<float>((half & 0x7fffu) << 13) * 0x1p112f;
+        to[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | special |
+                                     (half & 0x8000u) << 16);
+    }
+}
+
+// Row `position`, head g of one of the caches.
+void load(const op::SparseAttention& args, const void* cache, std::int64_t position, std::int64_t g,
+          float* to) {
+    const std::int64_t d = args.shape.head_dim;
+    const std::int64_t at = (position * args.shape.kv_heads + g) * d;
+    if (args.cache.type == op::CacheType::f16) {
+        widen(static_cast<const std::uint16_t*>(cache) + at, d, to);
+    } else {
+        std::memcpy(to, static_cast<const float*>(cache) + at,
+                    static_cast<std::size_t>(d) * sizeof(float));
+    }
+}
+
+// Calls body(first, count) with cached rows first .. first+count-1 of the list in scratch.cached.
+template <typename Body>
+void for_tiles(const op::SparseAttention& args, const void* cache, std::int64_t g, std::int64_t n,
+               const Scratch& scratch, const Body& body) {
+    for (std::int64_t first = 0; first < n; first += kCacheTile) {
+        const std::int64_t count = std::min(kCacheTile, n - first);
+        for (std::int64_t i = 0; i < count; ++i) {
+            load(args, cache, scratch.positions[first + i], g,
+                 scratch.cached + i * args.shape.head_dim);
+        }
+        body(first, count);
+    }
+}
+
+// Turns scores into e^(score * scale - largest) and returns 1 / their sum.
+float exponentials(float* scores, std::int64_t n, float scale) {
+    for (std::int64_t i = 0; i < n; ++i) scores[i] *= scale;
+    const float largest = *std::max_element(scores, scores + n);
+    float sum = 0.0f;
+    for (std::int64_t i = 0; i < n; ++i) {
+        scores[i] = std::exp(scores[i] - largest);
+        sum += scores[i];
+    }
+    return 1.0f / sum;
+}
+
+void attend_unit(const op::SparseAttention& args, const SparseRows& rows,
+                 const Selection& selection, const Unit& unit, const Scratch& scratch,
+                 MatrixView<float> out) {
+    const std::int64_t d = args.shape.head_dim;
+    const std::int64_t n = list_positions(args, selection, unit.t, scratch.positions);
+    const float* query = rows.query.row(unit.t) + unit.head * 2 * d;
+    const Rows queries{.data = query, .stride = 2 * d, .count = unit.heads};
+    for_tiles(args, args.cache.keys, unit.kv_head, n, scratch,
+              [&](std::int64_t first, std::int64_t count) {
+                  const Rows keys{.data = scratch.cached, .stride = d, .count = count};
+                  products(queries, keys, d, scratch.scores + first, scratch.most, 1);
+              });
+
+    float* heads_out = out.row(unit.t) + unit.head * d;
+    std::fill_n(heads_out, unit.heads * d, 0.0f);
+    const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+    for (std::int64_t h = 0; h < unit.heads; ++h) {
+        scratch.inverse_sums[h] = exponentials(scratch.scores + h * scratch.most, n, scale);
+    }
+    for_tiles(args, args.cache.values, unit.kv_head, n, scratch,
+              [&](std::int64_t first, std::int64_t count) {
+                  const Rows values{.data = scratch.cached, .stride = d, .count = count};
+                  for (std::int64_t h = 0; h < unit.heads; ++h) {
+                      add_rows(scratch.scores + h * scratch.most + first, values, d,
+                               heads_out + h * d);
+                  }
+              });
+    for (std::int64_t h = 0; h < unit.heads; ++h) {
+        const float* gate = query + h * 2 * d + d;
+        for (std::int64_t i = 0; i < d; ++i) {
+            heads_out[h * d + i] *= scratch.inverse_sums[h] * sigmoid(gate[i]);
+        }
+    }
+}
+
+}  // namespace
+
+void attend(const op::SparseAttention& args, Queue& queue, const SparseRows& rows,
+            const Selection& selection, MatrixView<float> out) {
+    const op::AttentionShape& shape = args.shape;
+    if (args.x.rows == 0) return;
+    const Division division(shape, args.x.rows, queue.threads());
+    const std::int64_t sparse = (shape.blocks_kept + std::int64_t{1}) * shape.ratio - 1;
+    const std::int64_t most = std::min(args.first + args.x.rows, sparse);
+    const std::int64_t heads = division.heads();
+    const auto threads = std::int64_t{queue.threads()};
+    auto* positions = queue.take<std::int32_t>(threads * most);
+    const MatrixView<float> scores = queue.matrix(threads, heads * most);
+    const MatrixView<float> cached = queue.matrix(threads, kCacheTile * shape.head_dim);
+    const MatrixView<float> sums = queue.matrix(threads, heads);
+    queue.split(division.count(), heads * most * shape.head_dim,
+                [&](std::int64_t begin, std::int64_t end, int thread) {
+                    const Scratch scratch{.positions = positions + thread * most,
+                                          .scores = scores.row(thread),
+                                          .cached = cached.row(thread),
+                                          .inverse_sums = sums.row(thread),
+                                          .most = most};
+                    for (std::int64_t i = begin; i < end; ++i) {
+                        attend_unit(args, rows, selection, division.at(i), scratch, out);
+                    }
+                });
+}
+
+}  // namespace strata::cpu

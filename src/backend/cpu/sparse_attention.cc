@@ -1,0 +1,143 @@
+// Bounded by reading the weights at few rows; the selection and the attention, in their own files,
+// overtake at long contexts.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/history.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/pointwise.h"
+#include "backend/cpu/project.h"
+#include "backend/cpu/queue.h"
+#include "backend/cpu/rope.h"
+#include "backend/cpu/sparse.h"
+#include "base/check.h"
+#include "quant/half.h"
+
+namespace strata::cpu {
+namespace {
+
+void check(const op::SparseAttention& args) {
+    const op::AttentionShape& shape = args.shape;
+    const std::int64_t width = args.x.cols;
+    const std::int64_t rows = args.x.rows;
+    const std::int64_t d = shape.head_dim;
+    STRATA_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 && shape.ratio > 0);
+    STRATA_CHECK(shape.blocks_kept >= 0 && 2 * shape.rotary_pairs <= d);
+    STRATA_CHECK(2 * shape.rotary_pairs <= shape.index_dim);
+    STRATA_CHECK(has_shape(args.query, shape.heads * 2 * d, width));
+    STRATA_CHECK(has_shape(args.key, shape.kv_heads * d, width));
+    STRATA_CHECK(has_shape(args.value, shape.kv_heads * d, width));
+    STRATA_CHECK(has_shape(args.out, width, shape.heads * d));
+    STRATA_CHECK(
+        has_shape(args.index_query, std::int64_t{shape.index_heads} * shape.index_dim, width));
+    STRATA_CHECK(has_shape(args.index_key, shape.index_dim, width));
+    STRATA_CHECK(args.first >= 0 && args.first + rows <= args.cache.context);
+    STRATA_CHECK(args.y.rows == rows && args.y.cols == width);
+    STRATA_CHECK(args.raw_trace.empty() ||
+                 (args.raw_trace.rows == rows && args.raw_trace.cols == shape.index_dim));
+}
+
+void norm_and_turn(float* x, op::Gain gain, std::int64_t n, const op::SparseAttention& args,
+                   const float* turns) {
+    const std::int64_t pairs = args.shape.rotary_pairs;
+    rms_norm(x, gain, n, args.epsilon, x);
+    turn(x, turns, turns + pairs, pairs);
+}
+
+// Rounds `n` values to the cache's type, at element `at` of the cache.
+void store(const float* from, std::int64_t n, op::CacheType type, void* cache, std::int64_t at) {
+    if (type == op::CacheType::f32) {
+        std::memcpy(static_cast<float*>(cache) + at, from,
+                    static_cast<std::size_t>(n) * sizeof(float));
+        return;
+    }
+    auto* to = static_cast<std::uint16_t*>(cache) + at;
+    for (std::int64_t i = 0; i < n; ++i) to[i] = quant::f32_to_f16(from[i]);
+}
+
+// Norms and turns what row t projects to, and puts its keys and values into the cache.
+void finish_row(const op::SparseAttention& args, const SparseRows& rows, std::int64_t t, float* key,
+                const float* value, float* turns) {
+    const op::AttentionShape& shape = args.shape;
+    const std::int64_t d = shape.head_dim;
+    const std::int64_t di = shape.index_dim;
+    set_turns(args.first + t, args.inverse_frequency, shape.rotary_pairs, turns,
+              turns + shape.rotary_pairs);
+    for (std::int64_t h = 0; h < shape.heads; ++h) {
+        norm_and_turn(rows.query.row(t) + h * 2 * d, args.query_norm, d, args, turns);
+    }
+    for (std::int64_t g = 0; g < shape.kv_heads; ++g) {
+        norm_and_turn(key + g * d, args.key_norm, d, args, turns);
+    }
+    for (std::int64_t j = 0; j < shape.index_heads; ++j) {
+        norm_and_turn(rows.index_query.row(t) + j * di, args.index_query_norm, di, args, turns);
+    }
+    const std::int64_t width = shape.kv_heads * d;
+    const std::int64_t at = (args.first + t) * width;
+    store(key, width, args.cache.type, args.cache.keys, at);
+    store(value, width, args.cache.type, args.cache.values, at);
+}
+
+// The key of block b, from raw rows of this call and of the history before it.
+void finish_block(const op::SparseAttention& args, MatrixView<const float> raw, std::int64_t b,
+                  float* turns) {
+    const op::AttentionShape& shape = args.shape;
+    const std::int64_t di = shape.index_dim;
+    float* key = args.cache.block_keys + b * di;
+    std::fill_n(key, di, 0.0f);
+    for (std::int64_t r = 0; r < shape.ratio; ++r) {
+        const std::int64_t t = b * shape.ratio + r - args.first;
+        const float* row = t >= 0 ? raw.row(t) : args.raw_from + (shape.ratio - 1 + t) * di;
+        for (std::int64_t i = 0; i < di; ++i) key[i] += row[i];
+    }
+    const auto count = static_cast<float>(shape.ratio);
+    for (std::int64_t i = 0; i < di; ++i) key[i] /= count;
+    set_turns(b * shape.ratio, args.inverse_frequency, shape.rotary_pairs, turns,
+              turns + shape.rotary_pairs);
+    norm_and_turn(key, args.index_key_norm, di, args, turns);
+}
+
+}  // namespace
+
+void sparse_attention(const op::SparseAttention& args, device::Queue& queue) {
+    Queue& own = begin_op(queue);
+    check(args);
+    const op::AttentionShape& shape = args.shape;
+    const std::int64_t count = args.x.rows;
+    const SparseRows rows{
+        .query = own.matrix(count, args.query.rows),
+        .index_query = own.matrix(count, args.index_query.rows),
+        .raw = args.raw_trace.empty() ? own.matrix(count, shape.index_dim) : args.raw_trace};
+    const MatrixView<float> key = own.matrix(count, args.key.rows);
+    const MatrixView<float> value = own.matrix(count, args.value.rows);
+    const MatrixView<float> turns = own.matrix(own.threads(), std::int64_t{2} * shape.rotary_pairs);
+    const MatrixView<float> attended = own.matrix(count, args.out.cols);
+
+    project(own, args.x,
+            {{args.query, rows.query},
+             {args.key, key},
+             {args.value, value},
+             {args.index_query, rows.index_query},
+             {args.index_key, rows.raw}});
+    own.split(count, 4 * (args.query.rows + args.key.rows),
+              [&](std::int64_t begin, std::int64_t end, int thread) {
+                  for (std::int64_t t = begin; t < end; ++t) {
+                      finish_row(args, rows, t, key.row(t), value.row(t), turns.row(thread));
+                  }
+              });
+    const std::int64_t open = args.first / shape.ratio;
+    const std::int64_t finished = (args.first + count) / shape.ratio - open;
+    own.split(finished, 8 * shape.index_dim, [&](std::int64_t begin, std::int64_t end, int thread) {
+        for (std::int64_t i = begin; i < end; ++i) {
+            finish_block(args, rows.raw, open + i, turns.row(thread));
+        }
+    });
+    advance_history(args.raw_from, {args.raw_to, shape.ratio - 1, shape.index_dim}, rows.raw,
+                    count);
+
+    attend(args, own, rows, select_blocks(args, own, rows), attended);
+    project(own, attended, {{args.out, args.y}});
+}
+
+}  // namespace strata::cpu

@@ -1,0 +1,103 @@
+// Bounded by reading the block keys: once for every kGroup rows.
+#include <algorithm>
+#include <functional>
+
+#include "backend/cpu/product.h"
+#include "backend/cpu/sparse.h"
+
+namespace strata::cpu {
+namespace {
+
+// Rows whose scores are held at a time.
+constexpr std::int64_t kGroup = 32;
+
+// Blocks that are scored together.
+constexpr std::int64_t kBlockTile = 32;
+
+// scores[b] for begin <= b < end; `product` holds kBlockTile * HI values.
+void score(const op::SparseAttention& args, const float* index_query, std::int64_t begin,
+           std::int64_t end, float* product, float* scores) {
+    const std::int64_t di = args.shape.index_dim;
+    const std::int64_t heads = args.shape.index_heads;
+    const Rows queries{.data = index_query, .stride = di, .count = heads};
+    for (std::int64_t first = begin; first < end; first += kBlockTile) {
+        const std::int64_t count = std::min(kBlockTile, end - first);
+        const Rows keys{.data = args.cache.block_keys + first * di, .stride = di, .count = count};
+        products(queries, keys, di, product, 1, heads);
+        for (std::int64_t b = 0; b < count; ++b) {
+            float sum = 0.0f;
+            for (std::int64_t j = 0; j < heads; ++j) {
+                const float value = product[b * heads + j];
+                sum += value > 0.0f ? value : 0.0f;  // NaN counts as 0
+            }
+            scores[first + b] = sum;
+        }
+    }
+}
+
+// The `kept` blocks of largest score, ascending; of equal ones the lower. `copy` holds as many
+// values as there are scores.
+void keep_best(const float* scores, std::int64_t count, std::int64_t kept, float* copy,
+               std::int32_t* blocks) {
+    if (kept == 0) return;
+    std::copy_n(scores, count, copy);
+    std::nth_element(copy, copy + kept - 1, copy + count, std::greater<>());
+    const float least = copy[kept - 1];
+    std::int64_t equal =
+        kept - std::count_if(copy, copy + kept, [&](float s) { return s > least; });
+    for (std::int64_t b = 0; b < count; ++b) {
+        const bool best = scores[b] > least;
+        if (best || (scores[b] == least && equal > 0)) {
+            *blocks++ = static_cast<std::int32_t>(b);
+            if (!best) --equal;
+        }
+    }
+}
+
+}  // namespace
+
+Selection select_blocks(const op::SparseAttention& args, Queue& queue, const SparseRows& rows) {
+    const int ratio = args.shape.ratio;
+    const std::int64_t kept = args.shape.blocks_kept;
+    const std::int64_t all = args.x.rows;
+    // The first position that sees more than B blocks completes block B.
+    const std::int64_t crowded = (kept + 1) * ratio - 1;
+    Selection selection;
+    selection.first_row = std::clamp(crowded - args.first, std::int64_t{0}, all);
+    const std::int64_t chosen = all - selection.first_row;
+    if (chosen == 0) return selection;
+
+    selection.blocks = {queue.take<std::int32_t>(chosen * kept), chosen, kept};
+    const std::int64_t most = visible_blocks(args.first + all - 1, ratio);
+    const MatrixView<float> scores = queue.matrix(std::min(kGroup, chosen), most);
+    const MatrixView<float> copies = queue.matrix(queue.threads(), most);
+    const MatrixView<float> product =
+        queue.matrix(queue.threads(), kBlockTile * args.shape.index_heads);
+    const auto visible = [&](std::int64_t row) {
+        return visible_blocks(args.first + selection.first_row + row, ratio);
+    };
+
+    for (std::int64_t from = 0; from < chosen; from += kGroup) {
+        const std::int64_t count = std::min(kGroup, chosen - from);
+        const std::int64_t cost = count * rows.index_query.cols;
+        queue.split(most, cost, [&](std::int64_t begin, std::int64_t end, int thread) {
+            for (std::int64_t tile = begin; tile < end; tile += kBlockTile) {
+                const std::int64_t tile_end = std::min(tile + kBlockTile, end);
+                for (std::int64_t r = 0; r < count; ++r) {
+                    score(args, rows.index_query.row(selection.first_row + from + r), tile,
+                          std::min(tile_end, visible(from + r)), product.row(thread),
+                          scores.row(r));
+                }
+            }
+        });
+        queue.split(count, 8 * most, [&](std::int64_t begin, std::int64_t end, int thread) {
+            for (std::int64_t r = begin; r < end; ++r) {
+                keep_best(scores.row(r), visible(from + r), kept, copies.row(thread),
+                          selection.blocks.row(from + r));
+            }
+        });
+    }
+    return selection;
+}
+
+}  // namespace strata::cpu

@@ -1,0 +1,20 @@
+// What the ops on residual streams share.
+#pragma once
+
+#include "device/tensor.h"
+
+namespace strata::cpu {
+
+// The streams of row t take in `out` of the block before: stream += inject * out.
+inline void inject_stream(float* stream, float inject, const float* out, std::int64_t width) {
+    for (std::int64_t i = 0; i < width; ++i) stream[i] += inject * out[i];
+}
+
+// Whether the block before, where there is one, fits `rows` rows of `streams` streams.
+inline bool block_fits(MatrixView<const float> out, MatrixView<const float> inject,
+                       std::int64_t rows, int streams, std::int64_t width) {
+    return out.empty() || (out.rows == rows && out.cols == width && !inject.empty() &&
+                           inject.rows == rows && inject.cols == streams);
+}
+
+}  // namespace strata::cpu
