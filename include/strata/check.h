@@ -8,7 +8,7 @@ namespace strata {
 
 }  // namespace strata
 
-#define STRATA_CHECK(condition)                                                     \
-    do {                                                                            \
-        if (!(condition)) ::strata::check_failed(__FILE__, __LINE__, #condition);   \
+#define STRATA_CHECK(condition)                                                   \
+    do {                                                                          \
+        if (!(condition)) ::strata::check_failed(__FILE__, __LINE__, #condition); \
     } while (false)

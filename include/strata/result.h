@@ -72,7 +72,7 @@ using Status = Result<Ok>;
 // STRATA_ASSIGN(auto x, f()): x is f()'s value, or the function returns f()'s error.
 #define STRATA_ASSIGN(declaration, expression) \
     STRATA_ASSIGN_INNER(STRATA_CONCAT(strata_result_, __LINE__), declaration, expression)
-#define STRATA_ASSIGN_INNER(result, declaration, expression) \
-    auto result = (expression);                              \
+#define STRATA_ASSIGN_INNER(result, declaration, expression)  \
+    auto result = (expression);                               \
     if (!result.ok()) return ::strata::Error{result.error()}; \
     declaration = std::move(result).value()

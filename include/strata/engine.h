@@ -1,0 +1,215 @@
+// The whole public interface to a loaded model. Own types only: it builds without src/ on the path.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strata/result.h"
+
+namespace strata {
+
+// Numbers that keys and values are kept in.
+enum class CacheKind : std::uint8_t { f16, f32 };
+
+// How delta nets read a prompt. The recurrent form gives the same bits however a prompt is cut; the
+// chunked one differs from it by rounding.
+enum class PromptForm : std::uint8_t { recurrent, chunked };
+
+inline constexpr std::int64_t kChunkRowsMax = 4096;
+inline constexpr std::int64_t kWindowMax = 16;
+
+struct EngineOptions {
+    std::string model;         // a GGUF file, a part of a split set, or a folder holding one
+    int threads = 0;           // 0: all cores that this process may use
+    std::int64_t context = 0;  // tokens that a sequence may reach; 0: the trained length
+    std::int64_t chunk = 512;  // prompt tokens read at a time, 1 to kChunkRowsMax
+    CacheKind cache = CacheKind::f16;
+    PromptForm prompt_form = PromptForm::recurrent;
+};
+
+// How the next token is taken from the logits, in this order: penalties over the last
+// `penalty_window` tokens, division by the temperature, the top_k largest, the smallest set
+// reaching top_p, those of at least min_p times the largest, then one draw that depends on seed,
+// position and the logits alone. Temperature 0 takes the largest logit after penalties (of equal
+// ones the lower id).
+struct Sampling {
+    double temperature = 0;
+    std::int64_t top_k = 0;  // 0: all
+    double top_p = 1;
+    double min_p = 0;
+    double repeat_penalty = 1;         // positive logits divided by it, negative ones multiplied
+    double presence_penalty = 0;       // taken once from each token seen
+    double frequency_penalty = 0;      // taken once for each time it was seen
+    std::int64_t penalty_window = 64;  // 0: no penalties, -1: the whole sequence
+    std::uint64_t seed = 0;
+};
+
+// Error: a number that is out of range or not finite.
+Status check(const Sampling& sampling);
+
+enum class Finish : std::uint8_t { stop, length, cancelled };
+
+struct Timings {
+    double load_ms = 0;
+    double prompt_ms = 0;
+    double decode_ms = 0;
+    std::int64_t prompt_tokens = 0;  // that were read; others were already in the session
+    std::int64_t decode_tokens = 0;
+};
+
+// What drafting did. Without a drafter every window has one row and nothing is drafted.
+struct DraftCounts {
+    std::string kind = "none";
+    std::int64_t windows = 0;
+    std::int64_t drafted = 0;
+    std::int64_t accepted = 0;
+    std::vector<std::int64_t> accepted_by_position;
+    double draft_ms = 0;
+    double verify_ms = 0;
+};
+
+struct Completion {
+    std::int64_t prompt_tokens = 0;
+    std::vector<std::int32_t> tokens;  // generated ids, an end token included
+    std::string text;                  // without the end token and from a stop string on
+    Finish finish = Finish::length;
+    Timings timings;
+    DraftCounts draft;
+};
+
+struct GenerateRequest {
+    std::vector<std::int32_t> prompt;  // the whole sequence so far, at least one token
+    std::int64_t max_tokens = -1;      // -1: until the context is full
+    Sampling sampling;
+    std::vector<std::string> stops;
+    bool ignore_end_tokens = false;
+};
+
+// Gets each piece of text as it becomes certain: whole UTF-8 characters, nothing of a stop string.
+// False ends the generation.
+using TextSink = std::function<bool(std::string_view)>;
+
+struct ModelInfo {
+    std::string name;
+    std::int64_t layers = 0;
+    std::int64_t hidden = 0;
+    std::int64_t vocabulary = 0;
+    std::int64_t trained_context = 0;
+    bool has_mtp = false;
+    bool has_tokenizer = false;
+    std::uint64_t file_bytes = 0;
+    std::vector<std::int32_t> end_tokens;
+    // From the file; temperature 0 where it says nothing.
+    Sampling sampling;
+};
+
+// One greedy guess after a context and an anchor token.
+struct Draft {
+    std::vector<std::int32_t> path;
+    std::vector<float> confidence;
+};
+
+enum class LogitsHead : std::uint8_t { main, mtp };
+
+struct LogitsRequest {
+    std::vector<std::int32_t> tokens;
+    // Rows a window, run through the path that verifies drafts; 0: read as a prompt is.
+    std::int64_t window = 0;
+    LogitsHead head = LogitsHead::main;
+};
+
+// Consecutive rows, [rows, width] row-major; an error ends the call with it.
+using RowSink = std::function<Status(std::span<const float> rows)>;
+
+// One message of a conversation.
+struct Message {
+    std::string role;  // system, user or assistant
+    std::string text;
+};
+
+class Session;
+
+// A loaded model. Sessions and calls of one engine are not concurrent.
+class Engine {
+  public:
+    // Errors: a file that cannot be read or holds no model of this architecture, options out of
+    // range.
+    static Result<std::unique_ptr<Engine>> load(const EngineOptions& options);
+    ~Engine();
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
+
+    const ModelInfo& info() const;
+
+    // Text to ids: as a user wrote it, or with special tokens recognised. Error: no tokenizer.
+    Result<std::vector<std::int32_t>> tokenize(std::string_view text) const;
+    Result<std::vector<std::int32_t>> tokenize_with_special(std::string_view text) const;
+    // Ids to text, broken characters as U+FFFD; empty without a tokenizer.
+    std::string detokenize(std::span<const std::int32_t> tokens) const;
+
+    // The model's ChatML form of a conversation, ready for the assistant to answer: thinking open
+    // or already closed. Message text never becomes a control token. Errors: no tokenizer, a
+    // tokenizer without ChatML's tokens, an unknown role.
+    Result<std::vector<std::int32_t>> chat_prompt(std::span<const Message> messages,
+                                                  bool thinking) const;
+    // What stands between an answer that ended (with its end token or without) and the next answer
+    // to `text`: appended to the session's tokens it continues the conversation.
+    Result<std::vector<std::int32_t>> chat_turn(std::string_view text, bool thinking,
+                                                bool answer_ended) const;
+
+    // An empty session with room for `tokens` tokens, at most the context; 0: the whole context.
+    Result<Session> make_session(std::int64_t tokens = 0);
+
+    // Teacher-forced logits of every position ([n, vocabulary] in all; [n-1, vocabulary] for the
+    // MTP head: row p from the trunk's residual at p and token p+1).
+    Status logits(const LogitsRequest& request, const RowSink& sink);
+    // The mean of the residual streams after each of `layers`: [n, layers * hidden] in all.
+    Status features(std::span<const std::int32_t> tokens, std::span<const std::int64_t> layers,
+                    const RowSink& sink);
+    // A chain of `guesses` guesses of the MTP layer after `tokens` and `anchor`, the token that
+    // follows.
+    Result<Draft> draft_mtp(std::span<const std::int32_t> tokens, std::int32_t anchor,
+                            std::int64_t guesses, float confidence_min);
+
+  private:
+    friend class Session;
+    struct Parts;
+    explicit Engine(std::unique_ptr<Parts> parts);
+    std::unique_ptr<Parts> parts_;
+};
+
+// One conversation's state. Outlived by its engine. Movable.
+class Session {
+  public:
+    Session(Session&&) noexcept;
+    Session& operator=(Session&&) noexcept;
+    ~Session();
+
+    // Continues request.prompt, the whole sequence: what the session already holds of it is not
+    // read again, and where it holds something else it starts anew. Afterwards it holds the prompt
+    // and all generated tokens but the last. Errors, which leave the session as it was or empty: an
+    // empty prompt, a token outside the vocabulary, a prompt that does not fit, sampling out of
+    // range.
+    Result<Completion> generate(const GenerateRequest& request, const TextSink& sink = {});
+
+    // The tokens that the state stands for.
+    std::span<const std::int32_t> tokens() const;
+
+    // The state as bytes, and back. Error: bytes of another model or other options.
+    std::string save() const;
+    Status restore(std::string_view saved);
+
+  private:
+    friend class Engine;
+    struct State;
+    explicit Session(std::unique_ptr<State> state);
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace strata
