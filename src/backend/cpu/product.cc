@@ -36,20 +36,26 @@ template <typename V, int A, int B>
     V sum[A][B][kParts] = {};
     const std::int64_t whole = n / kLanes * kLanes;
     for (std::int64_t i = 0; i < whole; i += kLanes) {
-#pragma GCC unroll 16
+#pragma GCC unroll 4
         for (int part = 0; part < kParts; ++part) {
-            V left[A];
             V right[B];
-            for (int r = 0; r < A; ++r) load(a[r] + i + part * kWidth<V>, left[r]);
-            for (int r = 0; r < B; ++r) load(b[r] + i + part * kWidth<V>, right[r]);
+#pragma GCC unroll 4
+            for (int s = 0; s < B; ++s) load(b[s] + i + part * kWidth<V>, right[s]);
+#pragma GCC unroll 4
             for (int r = 0; r < A; ++r) {
-                for (int s = 0; s < B; ++s) sum[r][s][part] += left[r] * right[s];
+                V left;
+                load(a[r] + i + part * kWidth<V>, left);
+#pragma GCC unroll 4
+                for (int s = 0; s < B; ++s) sum[r][s][part] += left * right[s];
             }
         }
     }
+#pragma GCC unroll 4
     for (int r = 0; r < A; ++r) {
+#pragma GCC unroll 4
         for (int s = 0; s < B; ++s) {
             float lane[kLanes];
+#pragma GCC unroll 4
             for (int part = 0; part < kParts; ++part) {
                 std::memcpy(lane + part * kWidth<V>, &sum[r][s][part], sizeof(V));
             }
