@@ -1,0 +1,37 @@
+// Which number format each tensor of a model is written in.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "base/result.h"
+#include "model/tensors.h"
+#include "quant/type.h"
+
+namespace strata::convert {
+
+// `type` is for every matrix that none of the others names. Norms, convolutions, biases and routers
+// are F32 whatever is asked for. Where `type` is a block format (Q8_0, Q4_0), three kinds of small
+// but sensitive matrices are BF16, as in the published files: the hyper-connections' (unless
+// `hyper` says otherwise), the delta nets' alpha and beta, and the attention index's.
+struct TypeChoice {
+    quant::Type type = quant::Type::f16;
+    std::optional<quant::Type> experts_gate;  // gate and up of the routed experts
+    std::optional<quant::Type> experts_down;
+    std::optional<quant::Type> dense;  // attention, delta nets, shared experts, n-gram block, MTP
+    std::optional<quant::Type> hyper;  // hyper-connections
+    std::optional<quant::Type> embedding;
+    std::optional<quant::Type> head;
+    std::optional<quant::Type> table;  // the n-gram table
+};
+
+// "f32", "q8_0", ...: what a person types. Errors name the types there are.
+Result<quant::Type> parse_type(std::string_view text);
+
+// Errors: a format that cannot be written, a row width that the format's block does not divide.
+Result<quant::Type> choose_type(const TypeChoice& choice, const model::TensorSpec& spec);
+
+// The value of general.file_type for a model mostly of `type`.
+std::uint32_t file_type(quant::Type type);
+
+}  // namespace strata::convert
