@@ -1,0 +1,156 @@
+#include "strata/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "engine/model_text.h"
+#include "engine/parts.h"
+#include "tokenizer/stream.h"
+
+namespace strata {
+namespace {
+
+static_assert(kWindowMax == model::kWindowRowsMax);
+
+Status check_options(const EngineOptions& options) {
+    if (options.chunk < 1 || options.chunk > kChunkRowsMax) {
+        return STRATA_ERROR("the chunk is ", options.chunk, " tokens, wanted 1 to ", kChunkRowsMax);
+    }
+    if (options.context < 0) {
+        return STRATA_ERROR("the context is ", options.context,
+                            " tokens, wanted at least 1, or 0 for the trained length");
+    }
+    return Ok{};
+}
+
+std::string model_name(const gguf::File& file) {
+    const gguf::Value* name = file.find("general.name");
+    const auto text = name == nullptr ? std::nullopt : name->as_string();
+    return text ? std::string(*text) : std::string("unnamed");
+}
+
+Result<ModelInfo> describe(const model::Target& target) {
+    const model::Config& config = target.config();
+    ModelInfo info;
+    info.name = model_name(target.file());
+    info.layers = config.layers;
+    info.hidden = config.hidden;
+    info.vocabulary = config.vocabulary;
+    info.trained_context = config.context;
+    info.has_mtp = config.mtp_layers > 0;
+    info.file_bytes = target.file().total_bytes();
+    STRATA_ASSIGN(info.end_tokens, end_tokens_of(target.file(), config.vocabulary));
+    STRATA_ASSIGN(info.sampling, sampling_of(target.file()));
+    return info;
+}
+
+}  // namespace
+
+model::SequenceOptions Engine::Parts::sequence_options(std::int64_t tokens, bool mtp) const {
+    return {tokens, options.cache == CacheKind::f16 ? op::CacheType::f16 : op::CacheType::f32, mtp};
+}
+
+op::DeltaForm Engine::Parts::prompt_form() const {
+    return options.prompt_form == PromptForm::chunked ? op::DeltaForm::chunked
+                                                      : op::DeltaForm::recurrent;
+}
+
+bool Engine::Parts::is_end_token(std::int32_t token) const {
+    return std::binary_search(info.end_tokens.begin(), info.end_tokens.end(), token);
+}
+
+Status Engine::Parts::read_prompt(model::Sequence& sequence, std::span<const std::int32_t> tokens,
+                                  model::StepRequest request, const AfterChunk& after_chunk,
+                                  std::vector<float>* mtp_logits) {
+    const model::LogitRows wanted = request.logits;
+    request.form = prompt_form();
+    while (!tokens.empty()) {
+        const std::int64_t to_boundary = options.chunk - sequence.length() % options.chunk;
+        const auto rows = std::min(static_cast<std::size_t>(to_boundary), tokens.size());
+        request.tokens = tokens.first(rows);
+        tokens = tokens.subspan(rows);
+        const bool skip = wanted == model::LogitRows::last && !tokens.empty();
+        request.logits = skip ? model::LogitRows::none : wanted;
+        STRATA_ASSIGN(const model::StepResult result, target->step(sequence, request));
+        if (Status status = after_chunk(result); !status.ok()) {
+            target->drop(sequence);
+            return status;
+        }
+        target->commit(sequence, static_cast<std::int64_t>(rows), mtp_logits);
+    }
+    return Ok{};
+}
+
+Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
+    const auto start = std::chrono::steady_clock::now();
+    STRATA_TRY(check_options(options));
+    auto parts = std::make_unique<Parts>();
+    parts->options = options;
+    STRATA_ASSIGN(parts->backend, make_cpu_backend({options.threads}));
+    STRATA_ASSIGN(gguf::File file, gguf::File::open(options.model));
+    STRATA_ASSIGN(parts->target,
+                  model::Target::load(std::move(file), *parts->backend.device, parts->backend.ops,
+                                      std::max(options.chunk, model::kWindowRowsMax)));
+    STRATA_ASSIGN(parts->info, describe(*parts->target));
+    STRATA_ASSIGN(parts->tokenizer, tokenizer_of(parts->target->file(), parts->info.vocabulary));
+    parts->info.has_tokenizer = parts->tokenizer.has_value();
+    parts->context = options.context == 0 ? parts->info.trained_context : options.context;
+    if (parts->context > parts->info.trained_context) {
+        return STRATA_ERROR("the context is ", parts->context,
+                            " tokens, wanted at most the trained length of ",
+                            parts->info.trained_context);
+    }
+    parts->load_ms = milliseconds_since(start);
+    return std::unique_ptr<Engine>(new Engine(std::move(parts)));
+}
+
+Engine::Engine(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Engine::~Engine() = default;
+
+const ModelInfo& Engine::info() const { return parts_->info; }
+
+namespace {
+
+Error no_tokenizer(const EngineOptions& options) {
+    return STRATA_ERROR("'", options.model, "' has no tokenizer, wanted one to read text");
+}
+
+}  // namespace
+
+Result<std::vector<std::int32_t>> Engine::tokenize(std::string_view text) const {
+    if (!parts_->tokenizer) return no_tokenizer(parts_->options);
+    return parts_->tokenizer->encode(text);
+}
+
+Result<std::vector<std::int32_t>> Engine::tokenize_with_special(std::string_view text) const {
+    if (!parts_->tokenizer) return no_tokenizer(parts_->options);
+    return parts_->tokenizer->encode_with_special(text);
+}
+
+std::string Engine::detokenize(std::span<const std::int32_t> tokens) const {
+    return parts_->tokenizer ? to_utf8(parts_->tokenizer->decode(tokens)) : std::string();
+}
+
+Result<std::vector<std::int32_t>> Engine::chat_prompt(std::span<const Message> messages,
+                                                      bool thinking) const {
+    if (!parts_->tokenizer) return no_tokenizer(parts_->options);
+    return strata::chat_prompt(*parts_->tokenizer, messages, thinking);
+}
+
+Result<std::vector<std::int32_t>> Engine::chat_turn(std::string_view text, bool thinking,
+                                                    bool answer_ended) const {
+    if (!parts_->tokenizer) return no_tokenizer(parts_->options);
+    return strata::chat_turn(*parts_->tokenizer, text, thinking, answer_ended);
+}
+
+Result<Session> Engine::make_session(std::int64_t tokens) {
+    const std::int64_t room = tokens == 0 ? parts_->context : std::min(tokens, parts_->context);
+    STRATA_ASSIGN(model::Sequence sequence,
+                  parts_->target->make_sequence(parts_->sequence_options(room, false)));
+    auto state =
+        std::make_unique<Session::State>(Session::State{parts_.get(), std::move(sequence), {}});
+    return Session(std::move(state));
+}
+
+}  // namespace strata

@@ -1,0 +1,85 @@
+// Teacher-forced runs: logits, features and MTP drafts of given tokens.
+#include <algorithm>
+
+#include "base/text.h"
+#include "engine/parts.h"
+
+namespace strata {
+namespace {
+
+Status check_tokens(std::span<const std::int32_t> tokens, std::size_t least, std::int64_t context) {
+    if (tokens.size() < least || static_cast<std::int64_t>(tokens.size()) > context) {
+        return STRATA_ERROR("there are ", tokens.size(), " tokens, wanted ", least,
+                            " to the context of ", context);
+    }
+    return Ok{};
+}
+
+}  // namespace
+
+Status Engine::logits(const LogitsRequest& request, const RowSink& sink) {
+    const bool mtp = request.head == LogitsHead::mtp;
+    STRATA_TRY(check_tokens(request.tokens, mtp ? 2 : 1, parts_->context));
+    if (request.window < 0 || request.window > kWindowMax) {
+        return STRATA_ERROR("the window is ", request.window, " rows, wanted 1 to ", kWindowMax);
+    }
+    model::Target& target = *parts_->target;
+    STRATA_ASSIGN(model::Sequence sequence,
+                  target.make_sequence(parts_->sequence_options(
+                      static_cast<std::int64_t>(request.tokens.size()), mtp)));
+    std::vector<float> mtp_logits;
+    std::span<const std::int32_t> rest(request.tokens);
+    while (!rest.empty()) {
+        const std::int64_t rows_max = request.window > 0 ? request.window : parts_->options.chunk;
+        const auto rows = std::min(static_cast<std::size_t>(rows_max), rest.size());
+        model::StepRequest step;
+        step.tokens = rest.first(rows);
+        step.window = request.window > 0;
+        step.form = step.window ? op::DeltaForm::recurrent : parts_->prompt_form();
+        step.logits = mtp ? model::LogitRows::none : model::LogitRows::all;
+        STRATA_ASSIGN(const model::StepResult result, target.step(sequence, step));
+        if (!mtp) {
+            STRATA_TRY(sink({result.logits.data, static_cast<std::size_t>(result.logits.size())}));
+        }
+        mtp_logits.clear();
+        target.commit(sequence, static_cast<std::int64_t>(rows), mtp ? &mtp_logits : nullptr);
+        if (!mtp_logits.empty()) STRATA_TRY(sink(mtp_logits));
+        rest = rest.subspan(rows);
+    }
+    return Ok{};
+}
+
+Status Engine::features(std::span<const std::int32_t> tokens, std::span<const std::int64_t> layers,
+                        const RowSink& sink) {
+    STRATA_TRY(check_tokens(tokens, 1, parts_->context));
+    if (layers.empty())
+        return STRATA_ERROR("features of 0 layers were asked for, wanted 1 or more");
+    STRATA_ASSIGN(model::Sequence sequence, parts_->target->make_sequence(parts_->sequence_options(
+                                                static_cast<std::int64_t>(tokens.size()), false)));
+    model::StepRequest request;
+    request.logits = model::LogitRows::none;
+    request.feature_layers = layers;
+    return parts_->read_prompt(sequence, tokens, request, [&](const model::StepResult& result) {
+        return sink({result.features.data, static_cast<std::size_t>(result.features.size())});
+    });
+}
+
+Result<Draft> Engine::draft_mtp(std::span<const std::int32_t> tokens, std::int32_t anchor,
+                                std::int64_t guesses, float confidence_min) {
+    STRATA_TRY(check_tokens(tokens, 1, parts_->context));
+    const auto length = static_cast<std::int64_t>(tokens.size());
+    if (guesses < 1 || guesses > kWindowMax - 1) {
+        return STRATA_ERROR(guesses, " guesses were asked for, wanted 1 to ", kWindowMax - 1);
+    }
+    STRATA_ASSIGN(model::Sequence sequence,
+                  parts_->target->make_sequence(parts_->sequence_options(length + guesses, true)));
+    model::StepRequest request;
+    request.logits = model::LogitRows::none;
+    STRATA_TRY(parts_->read_prompt(sequence, tokens, request,
+                                   [](const model::StepResult&) { return Status(Ok{}); }));
+    STRATA_ASSIGN(model::MtpDraft draft,
+                  parts_->target->draft(sequence, anchor, guesses, confidence_min));
+    return Draft{std::move(draft.path), std::move(draft.confidence)};
+}
+
+}  // namespace strata

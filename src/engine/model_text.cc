@@ -1,0 +1,111 @@
+#include "engine/model_text.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/text.h"
+#include "tokenizer/vocabulary.h"
+
+namespace strata {
+namespace {
+
+constexpr std::string_view kModelKey = "tokenizer.ggml.model";
+
+std::optional<std::uint64_t> optional_uint(const gguf::File& file, std::string_view key) {
+    const gguf::Value* value = file.find(key);
+    return value == nullptr ? std::nullopt : value->as_uint();
+}
+
+std::string optional_string(const gguf::File& file, std::string_view key) {
+    const gguf::Value* value = file.find(key);
+    const auto text = value == nullptr ? std::nullopt : value->as_string();
+    return text ? std::string(*text) : std::string();
+}
+
+Result<std::vector<std::string>> strings(const gguf::File& file, std::string_view key) {
+    STRATA_ASSIGN(const auto views, gguf::require_strings(file, key));
+    return std::vector<std::string>(views.begin(), views.end());
+}
+
+}  // namespace
+
+Result<std::optional<Tokenizer>> tokenizer_of(const gguf::File& file, std::int64_t vocabulary) {
+    const std::string model = optional_string(file, kModelKey);
+    if (model.empty() || model == "none" || model == "no_vocab") return std::optional<Tokenizer>();
+    GgufVocabulary source;
+    source.model = model;
+    source.pre = optional_string(file, "tokenizer.ggml.pre");
+    STRATA_ASSIGN(source.tokens, strings(file, "tokenizer.ggml.tokens"));
+    STRATA_ASSIGN(source.merges, strings(file, "tokenizer.ggml.merges"));
+    if (file.find("tokenizer.ggml.token_type") != nullptr) {
+        STRATA_ASSIGN(const auto kinds, gguf::require_ints(file, "tokenizer.ggml.token_type"));
+        for (const std::int64_t kind : kinds) {
+            source.token_type.push_back(
+                static_cast<std::int32_t>(std::clamp<std::int64_t>(kind, INT32_MIN, INT32_MAX)));
+        }
+    }
+    source.bos_token_id = optional_uint(file, "tokenizer.ggml.bos_token_id");
+    source.eos_token_id = optional_uint(file, "tokenizer.ggml.eos_token_id");
+    source.eot_token_id = optional_uint(file, "tokenizer.ggml.eot_token_id");
+    source.padding_token_id = optional_uint(file, "tokenizer.ggml.padding_token_id");
+    source.unknown_token_id = optional_uint(file, "tokenizer.ggml.unknown_token_id");
+    if (const gguf::Value* add = file.find("tokenizer.ggml.add_bos_token")) {
+        source.add_bos_token = add->as_bool();
+    }
+    source.chat_template = optional_string(file, "tokenizer.chat_template");
+    auto parsed = vocabulary_from_gguf(std::move(source));
+    if (!parsed.ok()) return STRATA_ERROR("'", file.path(), "': ", parsed.error().message);
+    auto tokenizer = Tokenizer::create(std::move(parsed).value());
+    if (!tokenizer.ok()) return STRATA_ERROR("'", file.path(), "': ", tokenizer.error().message);
+    if (tokenizer->size() > vocabulary) {
+        return STRATA_ERROR("'", file.path(), "': the tokenizer has ", tokenizer->size(),
+                            " tokens, wanted at most the model's ", vocabulary);
+    }
+    return std::optional<Tokenizer>(std::move(tokenizer).value());
+}
+
+Result<std::vector<std::int32_t>> end_tokens_of(const gguf::File& file, std::int64_t vocabulary) {
+    std::vector<std::uint64_t> ids;
+    for (const std::string_view key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"}) {
+        if (file.find(key) == nullptr) continue;
+        STRATA_ASSIGN(const std::uint64_t id, gguf::require_uint(file, key));
+        ids.push_back(id);
+    }
+    constexpr std::string_view kListKey = "tokenizer.ggml.eos_token_ids";
+    if (file.find(kListKey) != nullptr) {
+        STRATA_ASSIGN(const auto list, gguf::require_uints(file, kListKey));
+        ids.insert(ids.end(), list.begin(), list.end());
+    }
+    std::vector<std::int32_t> tokens;
+    for (const std::uint64_t id : ids) {
+        if (id >= static_cast<std::uint64_t>(vocabulary)) {
+            return STRATA_ERROR("'", file.path(), "': an end token is ", id,
+                                ", wanted one below the vocabulary of ", vocabulary);
+        }
+        tokens.push_back(static_cast<std::int32_t>(id));
+    }
+    std::sort(tokens.begin(), tokens.end());
+    tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+    return tokens;
+}
+
+Result<Sampling> sampling_of(const gguf::File& file) {
+    Sampling sampling;
+    const auto read = [&](std::string_view key, double fallback) {
+        return gguf::float_or(file, concat("general.sampling.", key), fallback);
+    };
+    STRATA_ASSIGN(sampling.temperature, read("temp", sampling.temperature));
+    STRATA_ASSIGN(sampling.top_p, read("top_p", sampling.top_p));
+    STRATA_ASSIGN(sampling.min_p, read("min_p", sampling.min_p));
+    STRATA_ASSIGN(sampling.repeat_penalty, read("penalty_repeat", sampling.repeat_penalty));
+    STRATA_ASSIGN(const std::uint64_t top_k, gguf::uint_or(file, "general.sampling.top_k", 0));
+    sampling.top_k = static_cast<std::int64_t>(std::min<std::uint64_t>(top_k, INT32_MAX));
+    if (Status status = check(sampling); !status.ok()) {
+        return STRATA_ERROR("'", file.path(), "': general.sampling: ", status.error().message);
+    }
+    return sampling;
+}
+
+}  // namespace strata

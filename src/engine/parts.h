@@ -1,0 +1,61 @@
+// What an engine and its sessions are made of; private to this folder.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "backend/backend.h"
+#include "engine/text_out.h"
+#include "model/target.h"
+#include "strata/engine.h"
+#include "tokenizer/tokenizer.h"
+
+namespace strata {
+
+// Declared in the order in which each is needed by the next.
+struct Engine::Parts {
+    EngineOptions options;
+    Backend backend;
+    std::unique_ptr<model::Target> target;
+    std::optional<Tokenizer> tokenizer;
+    ModelInfo info;
+    std::int64_t context = 0;
+    double load_ms = 0;
+
+    model::SequenceOptions sequence_options(std::int64_t tokens, bool mtp) const;
+    // The form in which prompts are read.
+    op::DeltaForm prompt_form() const;
+    bool is_end_token(std::int32_t token) const;
+
+    // Reads `tokens` into the sequence as a prompt, in chunks that end at multiples of the chunk
+    // size. after_chunk(result) is called before each chunk is committed.
+    using AfterChunk = std::function<Status(const model::StepResult&)>;
+    Status read_prompt(model::Sequence& sequence, std::span<const std::int32_t> tokens,
+                       model::StepRequest request, const AfterChunk& after_chunk,
+                       std::vector<float>* mtp_logits = nullptr);
+};
+
+struct Session::State {
+    Engine::Parts* parts = nullptr;
+    model::Sequence sequence;
+    // Of the token after those committed; empty when they are not known.
+    std::vector<float> next_logits;
+
+    Status check_request(const GenerateRequest& request) const;
+    // Brings the sequence to exactly `prompt`.
+    Status read(std::span<const std::int32_t> prompt, Completion& completion);
+    // Takes tokens from next_logits on until something ends the generation.
+    Status decode(const GenerateRequest& request, TextOut& out, Completion& completion);
+    // Runs and commits one generated token.
+    Status advance(std::int32_t token, Completion& completion);
+    void keep_logits(const model::StepResult& result);
+};
+
+inline double milliseconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+        .count();
+}
+
+}  // namespace strata

@@ -1,0 +1,128 @@
+#include "engine/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/text.h"
+#include "engine/philox.h"
+
+namespace strata {
+namespace {
+
+constexpr double kPenaltyMax = 1e6;
+
+Status in_range(std::string_view what, double value, double low, double high) {
+    if (value >= low && value <= high) return Ok{};  // false for NaN
+    return STRATA_ERROR("the ", what, " is ", value, ", wanted ", low, " to ", high);
+}
+
+}  // namespace
+
+Status check(const Sampling& s) {
+    STRATA_TRY(in_range("temperature", s.temperature, 0, kPenaltyMax));
+    STRATA_TRY(in_range("top-k", static_cast<double>(s.top_k), 0, kPenaltyMax * kPenaltyMax));
+    STRATA_TRY(in_range("top-p", s.top_p, 0, 1));
+    STRATA_TRY(in_range("min-p", s.min_p, 0, 1));
+    STRATA_TRY(in_range("repeat penalty", s.repeat_penalty, 1 / kPenaltyMax, kPenaltyMax));
+    STRATA_TRY(in_range("presence penalty", s.presence_penalty, -kPenaltyMax, kPenaltyMax));
+    STRATA_TRY(in_range("frequency penalty", s.frequency_penalty, -kPenaltyMax, kPenaltyMax));
+    if (s.penalty_window < -1) {
+        return STRATA_ERROR("the penalty window is ", s.penalty_window,
+                            " tokens, wanted -1 for all or at least 0");
+    }
+    return Ok{};
+}
+
+void Sampler::penalize(std::span<const std::int32_t> before) {
+    const bool none = sampling_.repeat_penalty == 1 && sampling_.presence_penalty == 0 &&
+                      sampling_.frequency_penalty == 0;
+    if (none || sampling_.penalty_window == 0) return;
+    if (sampling_.penalty_window > 0) {
+        const auto window = static_cast<std::size_t>(sampling_.penalty_window);
+        before = before.last(std::min(window, before.size()));
+    }
+    std::unordered_map<std::int32_t, std::int64_t> counts;
+    for (const std::int32_t token : before) ++counts[token];
+    for (const auto& [token, count] : counts) {
+        if (token < 0 || static_cast<std::size_t>(token) >= candidates_.size()) continue;
+        double& logit = candidates_[static_cast<std::size_t>(token)].logit;
+        logit = logit > 0 ? logit / sampling_.repeat_penalty : logit * sampling_.repeat_penalty;
+        logit -= sampling_.presence_penalty;
+        logit -= sampling_.frequency_penalty * static_cast<double>(count);
+    }
+}
+
+void Sampler::keep_top_k() {
+    const auto k = static_cast<std::size_t>(sampling_.top_k);
+    if (k == 0 || k >= candidates_.size()) return;
+    const auto better = [](const Candidate& a, const Candidate& b) {
+        return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+    };
+    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(k) - 1,
+                     candidates_.end(), better);
+    candidates_.resize(k);
+}
+
+// Logits are already differences to the largest, divided by the temperature.
+void Sampler::keep_top_p() {
+    if (sampling_.top_p >= 1) return;
+    std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+        return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+    });
+    double sum = 0;
+    for (const Candidate& c : candidates_) sum += std::exp(c.logit);
+    double reached = 0;
+    std::size_t kept = 0;
+    while (kept < candidates_.size()) {
+        reached += std::exp(candidates_[kept++].logit) / sum;
+        if (reached >= sampling_.top_p) break;
+    }
+    candidates_.resize(kept);
+}
+
+void Sampler::keep_min_p() {
+    if (sampling_.min_p <= 0) return;
+    const double lowest = std::log(sampling_.min_p);
+    std::erase_if(candidates_, [&](const Candidate& c) { return c.logit < lowest; });
+}
+
+Result<std::int32_t> Sampler::pick(std::span<const float> logits,
+                                   std::span<const std::int32_t> before, std::int64_t position) {
+    candidates_.clear();
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+        if (std::isnan(logits[i])) {
+            return STRATA_ERROR("the logit of token ", i, " at position ", position, " is NaN");
+        }
+        candidates_.push_back({static_cast<double>(logits[i]), static_cast<std::int32_t>(i)});
+    }
+    penalize(before);
+    const auto lower = [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; };
+    const auto best = std::max_element(candidates_.begin(), candidates_.end(), lower);
+    if (best == candidates_.end() || !std::isfinite(best->logit)) {
+        return STRATA_ERROR("no logit at position ", position, " is finite");
+    }
+    if (sampling_.temperature == 0) return best->id;
+
+    // Differences to the largest first, so that no temperature overflows.
+    const double largest = best->logit;
+    for (Candidate& c : candidates_) c.logit = (c.logit - largest) / sampling_.temperature;
+    keep_top_k();
+    keep_top_p();
+    keep_min_p();
+    const auto noise = [&](const Candidate& c) {
+        const double u = uniform(sampling_.seed, static_cast<std::uint64_t>(position),
+                                 static_cast<std::uint32_t>(c.id));
+        return -std::log(-std::log(u));
+    };
+    for (Candidate& c : candidates_) c.logit += noise(c);
+    // Independent of the order in which the filters left the candidates.
+    return std::max_element(candidates_.begin(), candidates_.end(),
+                            [](const Candidate& a, const Candidate& b) {
+                                return a.logit != b.logit ? a.logit < b.logit : a.id > b.id;
+                            })
+        ->id;
+}
+
+}  // namespace strata

@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/text.h"
+#include "engine/parts.h"
+#include "engine/sampler.h"
+#include "engine/text_out.h"
+
+namespace strata {
+namespace {
+
+bool begins_with(std::span<const std::int32_t> whole, std::span<const std::int32_t> part) {
+    return part.size() <= whole.size() && std::equal(part.begin(), part.end(), whole.begin());
+}
+
+}  // namespace
+
+Status Session::State::check_request(const GenerateRequest& request) const {
+    STRATA_TRY(check(request.sampling));
+    const auto length = static_cast<std::int64_t>(request.prompt.size());
+    if (length < 1 || length > sequence.context()) {
+        return STRATA_ERROR("the prompt has ", length, " tokens, wanted 1 to the context of ",
+                            sequence.context());
+    }
+    if (request.max_tokens < -1) {
+        return STRATA_ERROR(request.max_tokens,
+                            " tokens were asked for, wanted -1 for no limit or at least 0");
+    }
+    const std::int64_t vocabulary = parts->info.vocabulary;
+    for (const std::int32_t token : request.prompt) {
+        if (token < 0 || token >= vocabulary) {
+            return STRATA_ERROR("token ", token, " is outside the vocabulary, wanted 0 to ",
+                                vocabulary - 1);
+        }
+    }
+    return Ok{};
+}
+
+Status Session::State::read(std::span<const std::int32_t> prompt, Completion& completion) {
+    const auto start = std::chrono::steady_clock::now();
+    const bool known = prompt.size() == sequence.tokens().size() && next_logits.empty();
+    if (!begins_with(prompt, sequence.tokens()) || known) parts->target->reset(sequence);
+    const auto rest = prompt.subspan(sequence.tokens().size());
+    model::StepRequest request;
+    request.logits = model::LogitRows::last;
+    STRATA_TRY(parts->read_prompt(sequence, rest, request, [&](const model::StepResult& result) {
+        keep_logits(result);
+        return Status(Ok{});
+    }));
+    completion.prompt_tokens = static_cast<std::int64_t>(prompt.size());
+    completion.timings.prompt_tokens = static_cast<std::int64_t>(rest.size());
+    completion.timings.prompt_ms = milliseconds_since(start);
+    return Ok{};
+}
+
+void Session::State::keep_logits(const model::StepResult& result) {
+    next_logits.assign(result.logits.data, result.logits.data + result.logits.size());
+}
+
+Status Session::State::advance(std::int32_t token, Completion& completion) {
+    const auto start = std::chrono::steady_clock::now();
+    model::StepRequest request;
+    request.tokens = std::span(&token, 1);
+    request.window = true;
+    STRATA_ASSIGN(const model::StepResult result, parts->target->step(sequence, request));
+    keep_logits(result);
+    parts->target->commit(sequence, 1);
+    ++completion.draft.windows;
+    completion.draft.verify_ms += milliseconds_since(start);
+    return Ok{};
+}
+
+Status Session::State::decode(const GenerateRequest& request, TextOut& out,
+                              Completion& completion) {
+    Sampler sampler(request.sampling);
+    std::vector<std::int32_t> history(request.prompt);
+    while (static_cast<std::int64_t>(completion.tokens.size()) != request.max_tokens) {
+        STRATA_ASSIGN(
+            const std::int32_t token,
+            sampler.pick(next_logits, history, static_cast<std::int64_t>(history.size())));
+        completion.tokens.push_back(token);
+        history.push_back(token);
+        completion.finish = Finish::stop;
+        if (!request.ignore_end_tokens && parts->is_end_token(token)) return Ok{};
+        if (!out.push(token)) return Ok{};
+        completion.finish = Finish::length;
+        const bool full = sequence.length() == sequence.context();
+        const bool done = static_cast<std::int64_t>(completion.tokens.size()) == request.max_tokens;
+        if (full || done) return Ok{};
+        STRATA_TRY(advance(token, completion));
+    }
+    return Ok{};
+}
+
+Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+std::span<const std::int32_t> Session::tokens() const { return state_->sequence.tokens(); }
+
+Result<Completion> Session::generate(const GenerateRequest& request, const TextSink& sink) {
+    STRATA_TRY(state_->check_request(request));
+    StopMatcher stops;
+    if (!request.stops.empty()) {
+        STRATA_ASSIGN(stops, StopMatcher::create(request.stops));
+    }
+    Completion completion;
+    completion.timings.load_ms = state_->parts->load_ms;
+    STRATA_TRY(state_->read(request.prompt, completion));
+    const auto start = std::chrono::steady_clock::now();
+    TextOut out(state_->parts->tokenizer, std::move(stops), sink, completion.text);
+    STRATA_TRY(state_->decode(request, out, completion));
+    out.finish();
+    if (out.cancelled()) completion.finish = Finish::cancelled;
+    completion.timings.decode_ms = milliseconds_since(start);
+    completion.timings.decode_tokens = static_cast<std::int64_t>(completion.tokens.size());
+    return completion;
+}
+
+std::string Session::save() const {
+    const std::uint64_t count = state_->next_logits.size();
+    std::string saved(reinterpret_cast<const char*>(&count), sizeof(count));
+    saved.append(reinterpret_cast<const char*>(state_->next_logits.data()), count * sizeof(float));
+    return saved + state_->parts->target->save(state_->sequence);
+}
+
+Status Session::restore(std::string_view saved) {
+    std::uint64_t count = 0;
+    const auto vocabulary = static_cast<std::uint64_t>(state_->parts->info.vocabulary);
+    if (saved.size() >= sizeof(count)) std::memcpy(&count, saved.data(), sizeof(count));
+    const bool sane = saved.size() >= sizeof(count) && (count == 0 || count == vocabulary) &&
+                      (saved.size() - sizeof(count)) / sizeof(float) >= count;
+    if (!sane) {
+        return STRATA_ERROR("a checkpoint of ", saved.size(), " bytes with ", count,
+                            " logits was not saved by this model, wanted 0 or ", vocabulary);
+    }
+    std::vector<float> logits(count);
+    std::memcpy(logits.data(), saved.data() + sizeof(count), count * sizeof(float));
+    STRATA_TRY(state_->parts->target->restore(state_->sequence,
+                                              saved.substr(sizeof(count) + count * sizeof(float))));
+    state_->next_logits = std::move(logits);
+    return Ok{};
+}
+
+}  // namespace strata
