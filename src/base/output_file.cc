@@ -65,25 +65,36 @@ void OutputFile::abandon() noexcept {
 }
 
 Status OutputFile::write(std::span<const std::byte> bytes) {
-    buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    size_ += bytes.size();
-    return buffer_.size() < kBufferBytes ? Status(Ok{}) : flush();
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    size_ += text.size();
+    if (buffer_.size() + text.size() < kBufferBytes) {
+        buffer_ += text;
+        return Ok{};
+    }
+    STRATA_TRY(flush());
+    if (text.size() >= kBufferBytes) return write_through(text);
+    buffer_ = text;
+    return Ok{};
 }
 
 Status OutputFile::write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
 
 Status OutputFile::flush() {
-    std::size_t done = 0;
-    while (done < buffer_.size()) {
-        const ssize_t n = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
+    STRATA_TRY(write_through(buffer_));
+    buffer_.clear();
+    return Ok{};
+}
+
+Status OutputFile::write_through(std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t n = ::write(fd_, text.data(), text.size());
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
             return STRATA_ERROR("cannot write '", path_, "' (", size_,
                                 " bytes so far): ", std::strerror(errno));
         }
-        done += static_cast<std::size_t>(n);
+        text.remove_prefix(static_cast<std::size_t>(n));
     }
-    buffer_.clear();
     return Ok{};
 }
 

@@ -34,6 +34,7 @@ class OutputFile {
     OutputFile(std::string path, std::string temporary, int fd)
         : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
     Status flush();
+    Status write_through(std::string_view text);
     void abandon() noexcept;
 
     std::string path_;
