@@ -1,0 +1,99 @@
+#include "tests/op/run/delta_net.h"
+
+namespace strata::test {
+namespace {
+
+void set_weights(Rig& rig, const DeltaNetLayer& layer, op::DeltaNet& args) {
+    args.qkv = rig.weight("qkv", layer.qkv);
+    args.gate = rig.weight("gate", layer.gate);
+    args.beta_weight = rig.weight("beta_weight", layer.beta);
+    args.alpha_weight = rig.weight("alpha_weight", layer.alpha);
+    args.conv = rig.input("conv", layer.conv);
+    args.decay_rate = rig.input("decay_rate", layer.decay_rate);
+    args.decay_bias = rig.input("decay_bias", layer.decay_bias);
+    args.norm = rig.input("norm", layer.norm);
+    args.out = rig.weight("out", layer.out);
+    args.shape = layer.shape;
+    args.order = layer.order;
+    args.epsilon = layer.epsilon;
+}
+
+}  // namespace
+
+void expect_same_output(const std::string& what, const DeltaNetState& got,
+                        const DeltaNetState& want) {
+    expect_same_bits(what + ", memory", got.memory, want.memory);
+    expect_same_bits(what + ", history", got.history, want.history);
+}
+
+void expect_same_output(const std::string& what, const DeltaNetOutput& got,
+                        const DeltaNetOutput& want) {
+    expect_same_bits(what + ", y", got.y, want.y);
+    expect_same_output(what, got.state, want.state);
+    expect_same_bits(what + ", projected", got.trace.projected, want.trace.projected);
+    expect_same_bits(what + ", convolved", got.trace.convolved, want.trace.convolved);
+    expect_same_bits(what + ", beta", got.trace.beta, want.trace.beta);
+    expect_same_bits(what + ", decay", got.trace.decay, want.trace.decay);
+}
+
+DeltaNetOutput run_delta_net(TestBackend& backend, const std::string& label,
+                             const DeltaNetLayer& layer, const DeltaNetState& from,
+                             const std::vector<float>& x, DeltaOptions options) {
+    Rig rig(backend, "delta_net, " + label);
+    op::DeltaNet args;
+    set_weights(rig, layer, args);
+    args.form = options.form;
+    args.x = rig.input("x", x, layer.width());
+    const std::int64_t rows = args.x.rows;
+    if (options.in_place) {
+        args.to = {rig.state("memory", from.memory), rig.state("history", from.history)};
+        args.from = args.to;
+    } else {
+        // The contract gives `from` no const; the rig still checks that nothing writes to it.
+        args.from = {const_cast<float*>(rig.input("from.memory", from.memory)),
+                     const_cast<float*>(rig.input("from.history", from.history))};
+        args.to = {rig.output<float>("to.memory", layer.memory_size(), 1).data,
+                   rig.output<float>("to.history", layer.history_size(), 1).data};
+    }
+    if (options.trace) {
+        args.trace.projected = rig.output<float>("projected", rows, layer.shape.channels());
+        args.trace.convolved = rig.output<float>("convolved", rows, layer.shape.channels());
+        args.trace.beta = rig.output<float>("beta", rows, layer.shape.value_heads);
+        args.trace.decay = rig.output<float>("decay", rows, layer.shape.value_heads);
+    }
+    args.y = rig.output<float>("y", rows, layer.width());
+    rig.ops().delta_net(args, rig.queue());
+    rig.finish();
+    DeltaNetOutput output;
+    output.y = rig.read(args.y.data);
+    output.state = {rig.read(args.to.memory), rig.read(args.to.history)};
+    if (options.trace) {
+        output.trace = {rig.read(args.trace.projected.data), rig.read(args.trace.convolved.data),
+                        rig.read(args.trace.beta.data), rig.read(args.trace.decay.data)};
+    }
+    return output;
+}
+
+DeltaNetState run_delta_replay(TestBackend& backend, const std::string& label,
+                               const DeltaNetLayer& layer, const DeltaNetState& from,
+                               const DeltaTraceValues& trace, std::int64_t rows) {
+    Rig rig(backend, "delta_replay, " + label);
+    const auto view = [&](const char* name, const std::vector<float>& values, std::int64_t cols) {
+        const auto in = rig.input(name, values, cols);
+        return MatrixView<float>{const_cast<float*>(in.data), in.rows, in.cols};
+    };
+    op::DeltaReplay args;
+    args.trace.projected = view("projected", trace.projected, layer.shape.channels());
+    args.trace.convolved = view("convolved", trace.convolved, layer.shape.channels());
+    args.trace.beta = view("beta", trace.beta, layer.shape.value_heads);
+    args.trace.decay = view("decay", trace.decay, layer.shape.value_heads);
+    args.rows = rows;
+    args.shape = layer.shape;
+    args.order = layer.order;
+    args.state = {rig.state("memory", from.memory), rig.state("history", from.history)};
+    rig.ops().delta_replay(args, rig.queue());
+    rig.finish();
+    return {rig.read(args.state.memory), rig.read(args.state.history)};
+}
+
+}  // namespace strata::test

@@ -1,0 +1,44 @@
+// Calls of op/delta_net.h in watched memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/op/oracle/delta_net.h"
+#include "tests/support/rig.h"
+
+namespace strata::test {
+
+struct DeltaOptions {
+    op::DeltaForm form = op::DeltaForm::recurrent;
+    bool in_place = false;  // `to` is `from`
+    bool trace = false;
+};
+
+struct DeltaTraceValues {
+    std::vector<float> projected;
+    std::vector<float> convolved;
+    std::vector<float> beta;
+    std::vector<float> decay;
+};
+
+struct DeltaNetOutput {
+    std::vector<float> y;
+    DeltaNetState state;
+    DeltaTraceValues trace;
+};
+void expect_same_output(const std::string& what, const DeltaNetState& got,
+                        const DeltaNetState& want);
+void expect_same_output(const std::string& what, const DeltaNetOutput& got,
+                        const DeltaNetOutput& want);
+
+DeltaNetOutput run_delta_net(TestBackend& backend, const std::string& label,
+                             const DeltaNetLayer& layer, const DeltaNetState& from,
+                             const std::vector<float>& x, DeltaOptions options = {});
+
+// The state after `rows` rows of a trace.
+DeltaNetState run_delta_replay(TestBackend& backend, const std::string& label,
+                               const DeltaNetLayer& layer, const DeltaNetState& from,
+                               const DeltaTraceValues& trace, std::int64_t rows);
+
+}  // namespace strata::test

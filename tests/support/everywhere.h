@@ -1,0 +1,38 @@
+// One case on every backend in the build.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "tests/support/backends.h"
+#include "tests/support/compare.h"
+
+namespace strata::test {
+
+// Row counts on both sides of every edge that a kernel may have, and odd ones.
+inline constexpr std::int64_t kRowCounts[] = {1, 2, 3, 5, 16, 17, 63, 64, 65, 130};
+
+inline void expect_same_output(const std::string& what, const std::vector<float>& got,
+                               const std::vector<float>& want) {
+    expect_same_bits(what, got, want);
+}
+
+// run(backend) on each backend. Results of one kind must be the same bits, whatever the number of
+// threads (through expect_same_output of the result's type); use(result) sees one of each kind.
+template <typename Run, typename Use>
+void on_backends(const std::string& label, Run run, Use use) {
+    std::map<std::string, decltype(run(backends().front()))> references;
+    for (TestBackend& backend : backends()) {
+        auto result = run(backend);
+        const auto found = references.find(backend.kind);
+        if (found != references.end()) {
+            expect_same_output(backend.name + " against the reference, " + label, result,
+                               found->second);
+            continue;
+        }
+        use(result);
+        references.emplace(backend.kind, std::move(result));
+    }
+}
+
+}  // namespace strata::test

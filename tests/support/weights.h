@@ -1,0 +1,56 @@
+// Weight matrices in every format, with the values that an oracle is to use.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "quant/type.h"
+#include "tests/support/compare.h"
+#include "tests/support/random.h"
+
+namespace strata::test {
+
+inline constexpr quant::Type kWeightTypes[] = {
+    quant::Type::f32, quant::Type::f16, quant::Type::bf16, quant::Type::q8_0, quant::Type::q4_0};
+
+// A matrix [rows, cols] as stored (`bytes`), and what the stored bytes decode to (`values`).
+struct TestWeight {
+    quant::Type type = quant::Type::f32;
+    std::int64_t rows = 0;
+    std::int64_t cols = 0;
+    std::vector<std::byte> bytes;
+    std::vector<float> values;
+
+    bool empty() const { return bytes.empty(); }
+    const float* row(std::int64_t r) const { return values.data() + r * cols; }
+    std::int64_t row_bytes() const { return static_cast<std::int64_t>(bytes.size()) / rows; }
+};
+
+// `cols` must be a multiple of the type's block.
+TestWeight make_weight(quant::Type type, std::int64_t rows, std::int64_t cols,
+                       const std::vector<float>& values);
+// Values of about 1 / sqrt(cols), so that a product keeps the size of its input.
+TestWeight random_weight(Random& random, quant::Type type, std::int64_t rows, std::int64_t cols);
+TestWeight zero_weight(std::int64_t rows, std::int64_t cols);
+
+// The types that the matrices of one case take, in the order in which they are asked for.
+class Types {
+  public:
+    explicit Types(quant::Type only) : only_(only), mixed_(false) {}
+    static Types mixed() { return Types(); }
+
+    quant::Type next() { return mixed_ ? kWeightTypes[asked_++ % std::size(kWeightTypes)] : only_; }
+
+  private:
+    Types() : only_(quant::Type::f32), mixed_(true) {}
+
+    quant::Type only_;
+    bool mixed_;
+    std::size_t asked_ = 0;
+};
+
+// W x, in float64.
+Row product(const TestWeight& weight, const Row& x);
+
+}  // namespace strata::test
