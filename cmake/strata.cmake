@@ -1,4 +1,3 @@
-# One static library a folder: strata_library(base SOURCES a.cc b.cc USES quant PUBLIC_USES ...).
 # Flags that every target shares live in strata_flags.
 
 add_library(strata_flags INTERFACE)
@@ -13,20 +12,29 @@ if(STRATA_SANITIZE)
     target_link_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZE})
 endif()
 
+# strata_library(gguf SOURCES a.cc b.cc USES quant base PRIVATE_USES other::library): the one target
+# of a folder, strata_gguf. USES names other folders, as tools/tidy/layers.txt grants them.
 function(strata_library name)
     cmake_parse_arguments(ARG "" "" "SOURCES;USES;PRIVATE_USES" ${ARGN})
     add_library(strata_${name} STATIC ${ARG_SOURCES})
     list(TRANSFORM ARG_USES PREPEND strata_)
-    target_link_libraries(strata_${name} PUBLIC strata_flags ${ARG_USES} PRIVATE ${ARG_PRIVATE_USES})
+    target_link_libraries(strata_${name} PUBLIC strata_flags ${ARG_USES}
+                                         PRIVATE ${ARG_PRIVATE_USES})
 endfunction()
+
+# All programs with tests of the label quick, and nothing else: what the sanitizer presets build.
+add_custom_target(quick_tests)
 
 # strata_test(name SOURCES ... USES ... LABELS quick): one GoogleTest program, each case a ctest.
 function(strata_test name)
-    cmake_parse_arguments(ARG "" "" "SOURCES;USES;LABELS;ENVIRONMENT" ${ARGN})
+    cmake_parse_arguments(ARG "" "" "SOURCES;USES;LABELS" ${ARGN})
     add_executable(${name} ${ARG_SOURCES})
     list(TRANSFORM ARG_USES PREPEND strata_)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
     target_link_libraries(${name} PRIVATE strata_flags ${ARG_USES} GTest::gtest GTest::gtest_main)
+    if("quick" IN_LIST ARG_LABELS)
+        add_dependencies(quick_tests ${name})
+    endif()
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${ARG_LABELS}"
                          TIMEOUT 600)
 endfunction()
