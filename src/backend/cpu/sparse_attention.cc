@@ -33,7 +33,7 @@ void check(const op::SparseAttention& args) {
         has_shape(args.index_query, std::int64_t{shape.index_heads} * shape.index_dim, width));
     STRATA_CHECK(has_shape(args.index_key, shape.index_dim, width));
     STRATA_CHECK(args.first >= 0 && args.first + rows <= args.cache.context);
-    STRATA_CHECK(args.y.rows == rows && args.y.cols == width);
+    STRATA_CHECK(args.y.empty() || (args.y.rows == rows && args.y.cols == width));
     STRATA_CHECK(args.raw_trace.empty() ||
                  (args.raw_trace.rows == rows && args.raw_trace.cols == shape.index_dim));
 }
@@ -56,7 +56,8 @@ void store(const float* from, std::int64_t n, op::CacheType type, void* cache, s
     for (std::int64_t i = 0; i < n; ++i) to[i] = quant::f32_to_f16(from[i]);
 }
 
-// Norms and turns what row t projects to, and puts its keys and values into the cache.
+// Norms and turns what row t projects to, and puts its keys and values into the cache. Queries are
+// there only where the caller asks for y.
 void finish_row(const op::SparseAttention& args, const SparseRows& rows, std::int64_t t, float* key,
                 const float* value, float* turns) {
     const op::AttentionShape& shape = args.shape;
@@ -64,13 +65,13 @@ void finish_row(const op::SparseAttention& args, const SparseRows& rows, std::in
     const std::int64_t di = shape.index_dim;
     set_turns(args.first + t, args.inverse_frequency, shape.rotary_pairs, turns,
               turns + shape.rotary_pairs);
-    for (std::int64_t h = 0; h < shape.heads; ++h) {
+    for (std::int64_t h = 0; !args.y.empty() && h < shape.heads; ++h) {
         norm_and_turn(rows.query.row(t) + h * 2 * d, args.query_norm, d, args, turns);
     }
     for (std::int64_t g = 0; g < shape.kv_heads; ++g) {
         norm_and_turn(key + g * d, args.key_norm, d, args, turns);
     }
-    for (std::int64_t j = 0; j < shape.index_heads; ++j) {
+    for (std::int64_t j = 0; !args.y.empty() && j < shape.index_heads; ++j) {
         norm_and_turn(rows.index_query.row(t) + j * di, args.index_query_norm, di, args, turns);
     }
     const std::int64_t width = shape.kv_heads * d;
@@ -114,12 +115,10 @@ void sparse_attention(const op::SparseAttention& args, device::Queue& queue) {
     const MatrixView<float> turns = own.matrix(own.threads(), std::int64_t{2} * shape.rotary_pairs);
     const MatrixView<float> attended = own.matrix(count, args.out.cols);
 
-    project(own, args.x,
-            {{args.query, rows.query},
-             {args.key, key},
-             {args.value, value},
-             {args.index_query, rows.index_query},
-             {args.index_key, rows.raw}});
+    project(own, args.x, {{args.key, key}, {args.value, value}, {args.index_key, rows.raw}});
+    if (!args.y.empty()) {
+        project(own, args.x, {{args.query, rows.query}, {args.index_query, rows.index_query}});
+    }
     own.split(count, 4 * (args.query.rows + args.key.rows),
               [&](std::int64_t begin, std::int64_t end, int thread) {
                   for (std::int64_t t = begin; t < end; ++t) {
@@ -136,6 +135,7 @@ void sparse_attention(const op::SparseAttention& args, device::Queue& queue) {
     advance_history(args.raw_from, {args.raw_to, shape.ratio - 1, shape.index_dim}, rows.raw,
                     count);
 
+    if (args.y.empty()) return;
     attend(args, own, rows, select_blocks(args, own, rows), attended);
     project(own, attended, {{args.out, args.y}});
 }
