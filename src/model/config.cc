@@ -4,6 +4,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "base/text.h"
@@ -129,19 +130,21 @@ Status read_index(const Keys& keys, Config& config) {
         return Ok{};
     }
     STRATA_ASSIGN(const auto ratios, gguf::require_uints(keys.file(), key));
-    std::uint64_t ratio = 0;
+    std::optional<std::uint64_t> ratio;
     for (std::size_t i = 0; i < config.kinds.size(); ++i) {
         if (config.kinds[i] != LayerKind::sparse_attention) continue;
         const std::uint64_t here = i < ratios.size() ? ratios[i] : 0;
-        if (ratio == 0) ratio = here;
-        if (here != ratio || here < 1 || here > kWidthMax) {
+        if (!ratio) ratio = here;
+        if (here != *ratio || here > kWidthMax) {
             return STRATA_ERROR("'", keys.file().path(), "': ", key, " gives layer ", i,
-                                " the ratio ", here,
-                                ", wanted one ratio from 1 on for all "
-                                "attention layers");
+                                " the ratio ", here, ", wanted one ratio from 0 to ", kWidthMax,
+                                " for all attention layers");
         }
     }
-    if (ratio != 0) config.index_ratio = static_cast<int>(ratio);
+    // llama.cpp's converter writes 0 for layers whose kind it knows by another name, and its engine
+    // then runs them dense.
+    if (ratio == 0) config.index_budget = kDenseBudget;
+    if (ratio && *ratio != 0) config.index_ratio = static_cast<int>(*ratio);
     return Ok{};
 }
 
