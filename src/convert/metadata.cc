@@ -90,8 +90,8 @@ void set_expert_keys(const model::Config& c, Keys& keys) {
 void set_ngram_keys(const HfConfig& config, Keys& keys) {
     const model::NgramConfig& ngram = config.model.ngram;
     if (!ngram.present()) return;
-    keys.set("ple.layers",
-             Value::array(std::vector<std::uint32_t>{static_cast<std::uint32_t>(ngram.layer)}));
+    const std::vector<std::int32_t> layers = {static_cast<std::int32_t>(ngram.layer)};
+    keys.set("ple.layers", Value::array(layers));
     keys.count("ple.ngram_size", ngram.size);
     keys.count("ple.heads_per_ngram", ngram.heads_per_ngram);
     keys.count("ple.conv_kernel", ngram.kernel);
