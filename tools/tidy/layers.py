@@ -35,6 +35,11 @@ class Layers:
     def may_include(self, user, used):
         return used == user or used in self.allowed[user]
 
+    def may_link(self, user, used):
+        """What it includes, and through the public headers whoever implements those."""
+        public = "strata" in self.allowed[user] and "strata" in self.allowed[used]
+        return public or used in self.allowed[user]
+
     def may_include_external(self, user, include):
         rules = [m for m in self.external if include.startswith(m)]
         return all(user in self.external[m] for m in rules)
@@ -46,7 +51,8 @@ class Layers:
         return any(b == below or self._reaches(b, below) for b in self.allowed[above])
 
     def _node(self, module):
-        return f'{self.target_of(module)}["{module}"]'
+        shown = "include/strata" if module == "strata" else module
+        return f'{self.target_of(module)}["{shown}"]'
 
     def mermaid(self):
         """The allowed includes, leaving out those that a longer path of arrows already says."""

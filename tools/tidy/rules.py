@@ -113,7 +113,7 @@ def library_per_folder(project):
             yield lists.path, 1, f"has no strata_library({target} ...)"
         for used in uses_of(lists.text):
             module_used = next((m for m in layers.allowed if layers.target_of(m) == used), None)
-            if module_used is None or module_used not in layers.allowed[module]:
+            if module_used is None or not layers.may_link(module, module_used):
                 yield lists.path, 1, f"USES {used}, which layers.txt does not grant {module}"
 
 

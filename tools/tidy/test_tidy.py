@@ -134,6 +134,19 @@ class Build(Tree):
         self.model("int x;\n", uses="base cli")
         self.found("src/model/CMakeLists.txt", 1, "USES cli")
 
+    def test_cli_links_who_implements_the_public_headers(self):
+        self.write("tools/tidy/layers.txt", LAYERS.replace("model: op", "model: strata op"))
+        self.model("int x;\n")
+        self.write("src/cli/c.cc", "int y;\n")
+        self.write("src/cli/CMakeLists.txt", "strata_library(cli SOURCES c.cc USES model base)\n")
+        self.clean()
+
+    def test_names_made_by_a_loop(self):
+        self.model("int x;\n")
+        self.write("src/model/CMakeLists.txt",
+                   "foreach(name m n)\nstrata_library(model SOURCES ${name}.cc)\nendforeach()\n")
+        self.clean()
+
     def test_sources_by_pattern(self):
         self.model("int x;\n")
         self.write("tests/CMakeLists.txt", "\nfile(GLOB all *.cc)\n")
