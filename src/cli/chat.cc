@@ -1,0 +1,118 @@
+// strata chat: a conversation in a terminal or over a pipe.
+#include <unistd.h>
+
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/conversation.h"
+#include "cli/input.h"
+#include "cli/interrupt.h"
+#include "cli/model_options.h"
+#include "cli/output.h"
+#include "cli/sampling_options.h"
+#include "strata/engine.h"
+
+namespace strata::cli {
+namespace {
+
+constexpr std::string_view kHelp =
+    "/clear  forget the conversation\n"
+    "/exit   end; so does the end of the input\n"
+    "/help   this list\n"
+    "Ctrl-C cancels the answer being written, and at the prompt ends.\n";
+
+struct Chat {
+    ModelOptions model;
+    SamplingOptions sampling;
+    std::optional<std::string> system;
+    std::optional<std::string> question;
+    std::optional<std::int64_t> max_tokens;
+    bool thinking = false;
+    bool no_thinking = false;
+};
+
+// One answer, written as it comes. A context that is full afterwards is an error.
+Status answer(Conversation& conversation, const std::string& question, const Interrupt& interrupt) {
+    Status printed = Ok{};
+    const auto sink = [&](std::string_view text) {
+        printed = print(text);
+        return printed.ok() && !interrupt.seen();
+    };
+    const Status answered = conversation.ask(question, sink);
+    STRATA_TRY(printed);
+    // The line is ended before an error is told, where one was begun.
+    if (answered.ok() || conversation.answering()) STRATA_TRY(print("\n"));
+    return answered;
+}
+
+// The turns of standard input until it ends. From a terminal an error is told and the next turn
+// waited for, since /clear may mend it.
+Status converse(Conversation& conversation, const Interrupt& interrupt) {
+    const bool terminal = ::isatty(STDIN_FILENO) == 1;
+    LineReader lines;
+    std::string line;
+    while (true) {
+        if (terminal) note("> ");
+        STRATA_ASSIGN(const LineReader::Got got, lines.next(&line));
+        if (got != LineReader::Got::line) {
+            if (terminal) note("\n");
+            return Ok{};
+        }
+        if (line.empty()) continue;
+        if (line == "/exit") return Ok{};
+        if (line == "/help") {
+            STRATA_TRY(print(kHelp));
+            continue;
+        }
+        if (line == "/clear") {
+            conversation.clear();
+            continue;
+        }
+        const Status status = answer(conversation, line, interrupt);
+        if (!status.ok() && (!terminal || reader_gone())) return status;
+        if (!status.ok()) note(concat(status.error().message, "\n"));
+        if (interrupt.seen() && !terminal) return interrupt.status();
+        interrupt.forget();
+    }
+}
+
+Status run(const Chat& options) {
+    STRATA_ASSIGN(const auto engine, load(options.model));
+    ConversationOptions how;
+    how.system = options.system;
+    how.thinking = options.thinking;
+    how.max_tokens = options.max_tokens.value_or(-1);
+    how.sampling = chosen(options.sampling, engine->info().sampling);
+    STRATA_ASSIGN(Conversation conversation, Conversation::start(*engine, how));
+    const Interrupt interrupt({SIGINT});
+    if (!options.question) return converse(conversation, interrupt);
+    STRATA_TRY(answer(conversation, *options.question, interrupt));
+    return interrupt.status();
+}
+
+}  // namespace
+
+Run add_chat(Options& options) {
+    const auto to = std::make_shared<Chat>();
+    add_model_options(options, &to->model);
+    options.text(
+        "-p,--prompt", "TEXT", &to->question,
+        "Answer this and end (default: a conversation, one line of standard input a turn)");
+    options.text("--system", "TEXT", &to->system, "The system message");
+    options.flag("--think", &to->thinking, "Let the model think before it answers");
+    options.flag("--no-think", &to->no_thinking, "Let it answer at once (the default)");
+    options.integer("-n,--max-tokens", {1, INT64_MAX}, &to->max_tokens,
+                    "Tokens of an answer at most (default: until it ends or the context is full)");
+    add_sampling_options(options, &to->sampling);
+    options.check([to]() -> Status {
+        if (to->thinking && to->no_thinking) {
+            return STRATA_ERROR("both --think and --no-think are given: one of them is wanted");
+        }
+        if (to->question && to->question->empty()) {
+            return STRATA_ERROR("-p is empty, and a question is wanted");
+        }
+        return Ok{};
+    });
+    return [to] { return run(*to); };
+}
+
+}  // namespace strata::cli

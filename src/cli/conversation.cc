@@ -1,0 +1,51 @@
+#include "cli/conversation.h"
+
+#include <utility>
+
+#include "base/text.h"
+
+namespace strata::cli {
+
+Result<Conversation> Conversation::start(Engine& engine, ConversationOptions options) {
+    STRATA_ASSIGN(Session session, engine.make_session());
+    return Conversation(engine, std::move(options), std::move(session));
+}
+
+void Conversation::clear() {
+    tokens_.clear();
+    answer_ended_ = false;
+}
+
+Result<std::vector<std::int32_t>> Conversation::turn(const std::string& text) const {
+    if (!tokens_.empty()) return engine_->chat_turn(text, options_.thinking, answer_ended_);
+    std::vector<Message> messages;
+    if (options_.system) messages.push_back({"system", *options_.system});
+    messages.push_back({"user", text});
+    return engine_->chat_prompt(messages, options_.thinking);
+}
+
+Status Conversation::ask(const std::string& text, const TextSink& sink) {
+    answering_ = false;
+    STRATA_ASSIGN(const auto added, turn(text));
+    GenerateRequest request;
+    request.prompt = tokens_;
+    request.prompt.insert(request.prompt.end(), added.begin(), added.end());
+    request.max_tokens = options_.max_tokens;
+    request.sampling = options_.sampling;
+    STRATA_ASSIGN(const Completion completion,
+                  session_.generate(request, [&](std::string_view piece) {
+                      answering_ = true;
+                      return sink(piece);
+                  }));
+    tokens_ = std::move(request.prompt);
+    tokens_.insert(tokens_.end(), completion.tokens.begin(), completion.tokens.end());
+    answer_ended_ = completion.finish == Finish::stop;
+    const auto count = static_cast<std::int64_t>(completion.tokens.size());
+    if (completion.finish == Finish::length && count != options_.max_tokens) {
+        return STRATA_ERROR("the context is full: ", tokens_.size(),
+                            " tokens have been said, and /clear or a larger --context is wanted");
+    }
+    return Ok{};
+}
+
+}  // namespace strata::cli

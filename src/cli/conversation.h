@@ -1,0 +1,49 @@
+// A conversation with the model: turns in its chat form over one session.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "strata/engine.h"
+
+namespace strata::cli {
+
+struct ConversationOptions {
+    std::optional<std::string> system;
+    bool thinking = false;
+    std::int64_t max_tokens = -1;  // of an answer; -1: until the context is full
+    Sampling sampling;
+};
+
+// Outlived by its engine.
+class Conversation {
+  public:
+    static Result<Conversation> start(Engine& engine, ConversationOptions options);
+
+    // Answers; what was said before, cancelled answers included, stays part of the conversation.
+    // After an error the conversation is as it was. Errors: the turn does not fit the context; the
+    // answer filled it, in which case it stays.
+    Status ask(const std::string& text, const TextSink& sink);
+
+    // Whether the last ask() handed out any text.
+    bool answering() const { return answering_; }
+
+    // Forgets everything but the system message.
+    void clear();
+
+  private:
+    Conversation(Engine& engine, ConversationOptions options, Session session)
+        : engine_(&engine), options_(std::move(options)), session_(std::move(session)) {}
+    Result<std::vector<std::int32_t>> turn(const std::string& text) const;
+
+    Engine* engine_;
+    ConversationOptions options_;
+    Session session_;
+    std::vector<std::int32_t> tokens_;  // all that was said, the last answer included
+    bool answer_ended_ = false;         // by an end token
+    bool answering_ = false;
+};
+
+}  // namespace strata::cli

@@ -1,0 +1,82 @@
+// strata draft: one greedy draft after a context, from the model's own MTP layer.
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/json.h"
+#include "cli/model_options.h"
+#include "cli/output.h"
+#include "strata/engine.h"
+
+namespace strata::cli {
+namespace {
+
+constexpr std::int64_t kRowsDefault = 4;
+
+struct DraftOptions {
+    ModelOptions model;
+    std::optional<std::string> mtp;
+    std::optional<std::vector<std::int32_t>> tokens;
+    std::int64_t anchor = 0;
+    std::int64_t rows = kRowsDefault;
+    std::optional<double> confidence_min;
+    bool json = false;
+};
+
+std::string table(const Draft& draft, const Engine& engine) {
+    std::string out;
+    for (std::size_t i = 0; i < draft.path.size(); ++i) {
+        const std::string text = engine.detokenize(std::span(draft.path).subspan(i, 1));
+        out += concat(draft.path[i], "\t", draft.confidence[i], "\t", quote(text), "\n");
+    }
+    return out;
+}
+
+Status run(const DraftOptions& options) {
+    STRATA_ASSIGN(const auto engine, load(options.model));
+    STRATA_ASSIGN(const Draft draft,
+                  engine->draft_mtp(*options.tokens, static_cast<std::int32_t>(options.anchor),
+                                    options.rows - 1,
+                                    static_cast<float>(options.confidence_min.value_or(0))));
+    if (!options.json) return print(table(draft, *engine));
+    return print(json_line({{"path", draft.path}, {"confidence", draft.confidence}}));
+}
+
+Status check_options(const DraftOptions& options) {
+    if (!options.mtp) return STRATA_ERROR("--mtp is missing: it says which drafter guesses");
+    if (!options.mtp->empty()) {
+        return STRATA_ERROR("--mtp names the file ", quote(*options.mtp),
+                            ", and this version takes the MTP layer from the model file alone: "
+                            "--mtp without a file is wanted");
+    }
+    const double least = options.confidence_min.value_or(0);
+    if (least < 0 || least > 1) {
+        return STRATA_ERROR("--spec-min-p is ", least, ", and 0 to 1 is wanted");
+    }
+    return Ok{};
+}
+
+}  // namespace
+
+Run add_draft(Options& options) {
+    const auto to = std::make_shared<DraftOptions>();
+    add_model_options(options, &to->model);
+    options.text_or_flag("--mtp", "", &to->mtp, "Draft with the MTP layer of the model file");
+    options
+        .list("--tokens", "token id", &to->tokens,
+              "The context as token ids: 1,2,3, or @FILE for a file that holds such a list")
+        .required();
+    options
+        .integer("--anchor", {0, INT32_MAX}, &to->anchor,
+                 "The token that follows the context and has not been run")
+        .required();
+    options.integer("--rows", {2, kWindowMax}, &to->rows,
+                    concat("Rows of the window, 2 to ", kWindowMax,
+                           ": the anchor and one row a guess (default: ", kRowsDefault, ")"));
+    options.real("--spec-min-p", &to->confidence_min,
+                 "End before the first guess whose confidence is below this, 0 to 1 (default: 0)");
+    options.flag("--json", &to->json,
+                 "Print one JSON object with path and confidence instead of a line a guess");
+    options.check([to] { return check_options(*to); });
+    return [to] { return run(*to); };
+}
+
+}  // namespace strata::cli

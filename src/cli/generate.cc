@@ -1,0 +1,129 @@
+// strata generate: one completion of raw text or tokens.
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/json.h"
+#include "cli/model_options.h"
+#include "cli/output.h"
+#include "cli/prompt_options.h"
+#include "cli/sampling_options.h"
+#include "strata/engine.h"
+
+namespace strata::cli {
+namespace {
+
+struct Generate {
+    ModelOptions model;
+    PromptOptions prompt;
+    SamplingOptions sampling;
+    std::optional<std::int64_t> max_tokens;
+    std::vector<std::string> stops;
+    bool ignore_end_tokens = false;
+    std::string draft = "auto";
+    bool json = false;
+};
+
+double per_second(std::int64_t count, double milliseconds) {
+    return milliseconds > 0 ? 1000 * static_cast<double>(count) / milliseconds : 0;
+}
+
+// Tokens that the session must hold; 0: the whole context.
+std::int64_t room(const GenerateRequest& request) {
+    std::int64_t tokens = 0;
+    const bool wraps = __builtin_add_overflow(static_cast<std::int64_t>(request.prompt.size()),
+                                              request.max_tokens, &tokens);
+    return request.max_tokens < 0 || wraps ? 0 : tokens;
+}
+
+Json report(const Completion& completion, std::uint64_t seed) {
+    const Timings& timings = completion.timings;
+    const DraftCounts& draft = completion.draft;
+    return {
+        {"prompt_tokens", completion.prompt_tokens},
+        {"tokens", completion.tokens},
+        {"text", completion.text},
+        {"finish", completion.finish == Finish::stop ? "stop" : "length"},
+        {"seed", seed},
+        {"timings",
+         {{"load_ms", timings.load_ms},
+          {"prompt_ms", timings.prompt_ms},
+          {"prompt_tps", per_second(timings.prompt_tokens, timings.prompt_ms)},
+          {"decode_ms", timings.decode_ms},
+          {"decode_tps", per_second(timings.decode_tokens, timings.decode_ms)}}},
+        {"draft",
+         {{"kind", draft.kind},
+          {"windows", draft.windows},
+          {"drafted", draft.drafted},
+          {"accepted", draft.accepted},
+          {"accepted_by_position", draft.accepted_by_position},
+          {"draft_ms", draft.draft_ms},
+          {"verify_ms", draft.verify_ms}}},
+    };
+}
+
+Status print_result(const Generate& options, const Completion& completion, std::uint64_t seed) {
+    if (options.json) return print(json_line(report(completion, seed)));
+    STRATA_TRY(print("\n"));
+    const Timings& timings = completion.timings;
+    note(concat(completion.prompt_tokens, " prompt tokens, ", completion.tokens.size(),
+                " generated, ", per_second(timings.decode_tokens, timings.decode_ms),
+                " tokens a second, seed ", seed, "\n"));
+    return Ok{};
+}
+
+Status run(const Generate& options) {
+    STRATA_ASSIGN(const auto engine, load(options.model));
+    GenerateRequest request;
+    STRATA_ASSIGN(request.prompt, prompt_tokens(options.prompt, *engine));
+    request.max_tokens = options.max_tokens.value_or(-1);
+    request.sampling = chosen(options.sampling, engine->info().sampling);
+    request.stops = options.stops;
+    request.ignore_end_tokens = options.ignore_end_tokens;
+    STRATA_ASSIGN(auto session, engine->make_session(room(request)));
+    Status printed = Ok{};
+    TextSink sink;
+    if (!options.json) {
+        sink = [&printed](std::string_view text) {
+            printed = print(text);
+            return printed.ok();
+        };
+    }
+    STRATA_ASSIGN(const Completion completion, session.generate(request, sink));
+    STRATA_TRY(printed);
+    return print_result(options, completion, request.sampling.seed);
+}
+
+Status check_options(const Generate& options) {
+    for (const std::string& stop : options.stops) {
+        if (stop.empty()) return STRATA_ERROR("--stop is empty, and at least one byte is wanted");
+    }
+    if (options.draft == "none" || options.draft == "auto") return Ok{};
+    if (options.draft == "suffix" || options.draft == "mtp" || options.draft == "dflash") {
+        return STRATA_ERROR("--draft is '", options.draft,
+                            "', and this version generates without a drafter: none or auto is "
+                            "wanted");
+    }
+    return STRATA_ERROR("--draft is ", quote(options.draft), ": none or auto is wanted");
+}
+
+}  // namespace
+
+Run add_generate(Options& options) {
+    const auto to = std::make_shared<Generate>();
+    add_model_options(options, &to->model);
+    add_prompt_options(options, &to->prompt);
+    options.integer("-n,--max-tokens", {0, INT64_MAX}, &to->max_tokens,
+                    "Tokens to generate at most (default: until an end token or a full context)");
+    add_sampling_options(options, &to->sampling);
+    options.texts("--stop", "TEXT", &to->stops, "End before this text; may be given several times");
+    options.flag("--ignore-eos", &to->ignore_end_tokens, "Go on after the model's end tokens");
+    options.text("--draft", "none|auto", &to->draft,
+                 "Drafter: auto is the best of those loaded, and this version loads none (default: "
+                 "auto)");
+    options.flag("--json", &to->json, "Print one JSON object instead of the text");
+    options.check([to] { return check_options(*to); });
+    return [to] { return run(*to); };
+}
+
+}  // namespace strata::cli

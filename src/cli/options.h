@@ -1,0 +1,74 @@
+// The options of one command: what they are called, where their values go, what a wrong value is
+// answered with. Hides the command line library from the commands.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/number.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace strata::cli {
+
+// Every `to` must live until the command line has been read. `names` are "-m,--model" or, for a
+// positional argument, "DIR".
+class Options {
+  public:
+    // One option that has been added.
+    class Added {
+      public:
+        explicit Added(CLI::Option* option) : option_(option) {}
+        Added required();
+
+      private:
+        CLI::Option* option_;
+    };
+
+    explicit Options(CLI::App& app) : app_(app) {}
+
+    void flag(const std::string& names, bool* to, const std::string& help);
+    Added text(const std::string& names, const std::string& value, std::string* to,
+               const std::string& help);
+    Added text(const std::string& names, const std::string& value, std::optional<std::string>* to,
+               const std::string& help);
+    // May be given without its value, which is then empty.
+    void text_or_flag(const std::string& names, const std::string& value,
+                      std::optional<std::string>* to, const std::string& help);
+    // May be given several times.
+    void texts(const std::string& names, const std::string& value, std::vector<std::string>* to,
+               const std::string& help);
+    // One of `choices`, whose place in the list goes to `to`.
+    void choice(const std::string& names, const std::vector<std::string>& choices, std::size_t* to,
+                const std::string& help);
+    Added integer(const std::string& names, IntegerRange range, std::int64_t* to,
+                  const std::string& help);
+    Added integer(const std::string& names, IntegerRange range, std::optional<std::int64_t>* to,
+                  const std::string& help);
+    void seed(const std::string& names, std::optional<std::uint64_t>* to, const std::string& help);
+    void real(const std::string& names, std::optional<double>* to, const std::string& help);
+    // A list of numbers, or @FILE for a file that holds one.
+    Added list(const std::string& names, const std::string& item,
+               std::optional<std::vector<std::int32_t>>* to, const std::string& help);
+
+    // Runs after all options have been read; its error is wrong use.
+    void check(std::function<Status()> check);
+
+  private:
+    using Take = std::function<Status(const std::string& text)>;
+    CLI::Option* add(const std::string& names, const std::string& value, const std::string& help,
+                     Take take);
+
+    CLI::App& app_;
+    std::shared_ptr<std::vector<std::function<Status()>>> checks_;
+};
+
+}  // namespace strata::cli
