@@ -27,8 +27,8 @@ if (($# == 0)); then
     bundled_or_end
     echo '$ strata generate -p "def " -n 64' >&2
     "$strata" generate -m "$bundled" -p "def " -n 64
-    echo '$ strata chat    (what does grep do?)' >&2
-    exec "$strata" chat -m "$bundled" <<<"what does grep do?"
+    echo '$ strata chat -p "what does grep do?"' >&2
+    exec "$strata" chat -m "$bundled" -p "what does grep do?"
 fi
 
 command="$1"

@@ -39,7 +39,7 @@ OWNED_NEW = re.compile(r"\bunique_ptr<[\w:<>, ]+>\s*\w*[({]\s*new\b|=\s*delete\s
 
 # A contract says what, for any caller on any machine.
 CONTRACT_WORDS = re.compile(
-    r"\b(decode|decoding|prefill|phase|tile|tiles|warp|warps|launch|avx2?|avx512|neon|cuda)\b", re.I)
+    r"\b(decode|decoding|prefill|phase|tiles?|warps?|launch|avx2?|avx512|neon|cuda)\b", re.I)
 # Split so that this file passes its own rule.
 MARKERS = re.compile(
     r"\b(TO" r"DO|FIX" r"ME|X" r"XX|HA" r"CK)\b|(?i:\bfor n" r"ow\b|\bplace" r"holder\b)")
