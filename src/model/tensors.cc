@@ -30,6 +30,7 @@ class List {
         spec.name = concat(prefix_, name);
         for (const std::int64_t n : shape) spec.shape.push_back(static_cast<std::uint64_t>(n));
         spec.tensor_class = c;
+        if (c == TensorClass::small && shape.size() == 1) spec.role = TensorRole::gain;
         spec.presence = presence;
         spec.block = index_;
         spec.mtp = mtp_;
@@ -60,9 +61,10 @@ void add_delta_net(List& list, const Config& c) {
     const std::int64_t inner = c.delta_value_width();
     list.add("attn_qkv.weight", delta_net, {c.hidden, c.delta_channels()});
     list.add("attn_gate.weight", delta_net, {c.hidden, inner});
-    list.add("ssm_conv1d.weight", small, {c.delta_kernel, c.delta_channels()});
-    list.add("ssm_dt.bias", small, {c.delta_value_heads});
-    list.add("ssm_a", small, {c.delta_value_heads});
+    list.add("ssm_conv1d.weight", small, {c.delta_kernel, c.delta_channels()}).role =
+        TensorRole::convolution;
+    list.add("ssm_dt.bias", small, {c.delta_value_heads}).role = TensorRole::decay_bias;
+    list.add("ssm_a", small, {c.delta_value_heads}).role = TensorRole::decay_rate;
     list.add("ssm_beta.weight", delta_net, {c.hidden, c.delta_value_heads});
     list.add("ssm_alpha.weight", delta_net, {c.hidden, c.delta_value_heads});
     list.add("ssm_norm.weight", small, {c.delta_head_dim});
@@ -92,7 +94,8 @@ void add_ngram(List& list, const Config& c) {
     list.add("ple_norm_key.weight", small, {c.stream_width()});
     list.add("ple_norm_query.weight", small, {c.stream_width()});
     list.add("ple_norm_conv.weight", small, {c.stream_width()});
-    list.add("ple_conv1d.weight", small, {c.ngram.kernel, c.stream_width()});
+    list.add("ple_conv1d.weight", small, {c.ngram.kernel, c.stream_width()}).role =
+        TensorRole::convolution;
 }
 
 void add_experts(List& list, const Config& c) {
@@ -104,7 +107,7 @@ void add_experts(List& list, const Config& c) {
     list.add("ffn_up_exps.weight", expert_gate, {c.hidden, f, c.experts},
              Presence::separate_or_fused);
     list.add("ffn_down_exps.weight", expert_down, {f, c.hidden, c.experts});
-    list.add("ffn_gate_inp_shexp.weight", small, {c.hidden});
+    list.add("ffn_gate_inp_shexp.weight", small, {c.hidden}).role = TensorRole::matrix;
     list.add("ffn_gate_shexp.weight", shared_expert, {c.hidden, c.shared_hidden});
     list.add("ffn_up_shexp.weight", shared_expert, {c.hidden, c.shared_hidden});
     list.add("ffn_down_shexp.weight", shared_expert, {c.shared_hidden, c.hidden});

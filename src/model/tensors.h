@@ -29,6 +29,9 @@ enum class TensorClass : std::uint8_t {
 
 std::string_view class_name(TensorClass c);
 
+// What the values stand for, where they are made up: random models need plausible ones.
+enum class TensorRole : std::uint8_t { matrix, gain, convolution, decay_rate, decay_bias };
+
 // Which shapes a file may give the tensor.
 enum class Presence : std::uint8_t {
     required,
@@ -41,6 +44,7 @@ struct TensorSpec {
     std::string name;
     std::vector<std::uint64_t> shape;  // GGUF order: row width first
     TensorClass tensor_class = TensorClass::small;
+    TensorRole role = TensorRole::matrix;
     Presence presence = Presence::required;
     // The rows may be more than shape says (the n-gram table is padded).
     bool rows_at_least = false;

@@ -1,0 +1,38 @@
+// Random-weight models of any geometry, for tests and benches.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "convert/type_choice.h"
+#include "model/config.h"
+
+namespace strata::synth {
+
+struct SynthOptions {
+    model::Config config;
+    convert::TypeChoice types;
+    std::uint64_t seed = 1;
+    std::string output;
+    // After every tensor: how many are done, and of how many.
+    std::function<void(std::size_t done, std::size_t total)> progress;
+};
+
+// Geometries by name: "tiny" has every part of the architecture at the smallest sizes that keep all
+// edges (model.md 6); "flash-next" is the full model. Error: another name.
+Result<model::Config> preset(std::string_view name);
+
+// Fills multipliers, vocabulary and offsets of config.ngram: heads of distinct primes from `base`
+// on.
+Status set_ngram_hash(model::Config& config, std::uint64_t base);
+
+// Writes a model whose values depend on seed and tensor name alone, a few rows at a time. Matrices
+// have rows of length about 1, gains are near 1, decays and convolutions vary, so that every
+// mechanism shows in the output. The output appears whole or not at all. Errors: a geometry that
+// model::validate refuses, a type that a row width cannot hold, an unwritable output.
+Status synthesize(const SynthOptions& options);
+
+}  // namespace strata::synth

@@ -1,0 +1,105 @@
+// The MTP layer's cells and chains of guesses.
+
+#include <gtest/gtest.h>
+
+#include "tests/model/tiny_target.h"
+#include "tests/support/compare.h"
+
+namespace strata::test {
+namespace {
+
+TEST(Mtp, guesses_do_not_depend_on_how_the_context_was_read) {
+    TinyTarget target;
+    const Tokens tokens = random_tokens("context", 60, target->config());
+    model::Sequence whole = target.sequence(true);
+    target.run(whole, tokens, 64, false);
+    const auto want = target->draft(whole, 17, 5, 0);
+    ASSERT_TRUE(want.ok());
+    ASSERT_EQ(want->path.size(), 5u);
+    for (const std::int64_t rows : {1, 2, 3, 7}) {
+        model::Sequence sequence = target.sequence(true);
+        target.run(sequence, tokens, rows, true);
+        const auto got = target->draft(sequence, 17, 5, 0);
+        ASSERT_TRUE(got.ok());
+        EXPECT_EQ(got->path, want->path) << rows;
+        EXPECT_EQ(got->confidence, want->confidence) << rows;
+    }
+}
+
+TEST(Mtp, guesses_leave_no_trace) {
+    TinyTarget target;
+    const Tokens tokens = random_tokens("trace", 40, target->config());
+    const std::span<const std::int32_t> all(tokens);
+    for (std::int64_t length = 1; length < 14; ++length) {
+        model::Sequence sequence = target.sequence(true);
+        target.run(sequence, all.first(length), 64, false);
+        const std::string before = target->save(sequence);
+        for (const std::int64_t guesses : {1, 2, 7}) {
+            ASSERT_TRUE(target->draft(sequence, 3, guesses, 0).ok());
+            EXPECT_EQ(target->save(sequence), before) << length << ' ' << guesses;
+        }
+        model::Sequence untouched = target.sequence(true);
+        target.run(untouched, all.first(length), 64, false);
+        target.run(sequence, all.subspan(length), 64, false);
+        target.run(untouched, all.subspan(length), 64, false);
+        EXPECT_EQ(target->save(sequence), target->save(untouched)) << length;
+    }
+}
+
+TEST(Mtp, a_chain_agrees_with_the_cells_of_the_text_it_guessed) {
+    TinyTarget target;
+    const std::int64_t width = target->config().vocabulary;
+    const Tokens tokens = random_tokens("cells", 30, target->config());
+    model::Sequence sequence = target.sequence(true);
+    target.run(sequence, tokens, 64, false);
+    const auto draft = target->draft(sequence, 5, 1, 0);
+    ASSERT_TRUE(draft.ok());
+    const std::vector<float> guess(draft->logits.data, draft->logits.data + width);
+    // The first guess reads the trunk's own residual, so it is the cell that the next commit runs.
+    std::vector<float> cells;
+    const Tokens anchor = {5};
+    target.step(sequence, anchor, true);
+    target->commit(sequence, 1, &cells);
+    expect_same_bits("first guess", cells, guess);
+}
+
+TEST(Mtp, a_chain_ends_before_a_guess_below_the_floor) {
+    TinyTarget target;
+    const Tokens tokens = random_tokens("floor", 30, target->config());
+    model::Sequence sequence = target.sequence(true);
+    target.run(sequence, tokens, 64, false);
+    const auto whole = target->draft(sequence, 5, 6, 0);
+    ASSERT_TRUE(whole.ok());
+    const std::vector<float> confidence = whole->confidence;
+    ASSERT_EQ(confidence.size(), 6u);
+    for (const float floor : confidence) {
+        std::size_t kept = 0;
+        while (kept < confidence.size() && confidence[kept] >= floor) ++kept;
+        const auto cut = target->draft(sequence, 5, 6, floor);
+        ASSERT_TRUE(cut.ok());
+        EXPECT_EQ(cut->path.size(), kept);
+    }
+    const auto none = target->draft(sequence, 5, 6, 1.5f);
+    ASSERT_TRUE(none.ok());
+    EXPECT_TRUE(none->path.empty());
+}
+
+TEST(Mtp, what_cannot_be_guessed_is_an_error) {
+    TinyTarget target;
+    model::Sequence empty = target.sequence(true);
+    EXPECT_FALSE(target->draft(empty, 1, 1, 0).ok());
+    model::Sequence without = target.sequence(false);
+    const Tokens tokens = {1, 2, 3};
+    target.run(without, tokens, 64, false);
+    EXPECT_FALSE(target->draft(without, 1, 1, 0).ok());
+    model::Sequence full = target.sequence(true, 4);
+    target.run(full, tokens, 64, false);
+    EXPECT_TRUE(target->draft(full, 1, 2, 0).ok());
+    EXPECT_FALSE(target->draft(full, 1, 3, 0).ok()) << "no room";
+    EXPECT_FALSE(target->draft(full, 331, 1, 0).ok()) << "no token";
+    TinyTarget plain({.change = [](model::Config& config) { config.mtp_layers = 0; }});
+    EXPECT_FALSE(plain->make_sequence({16, op::CacheType::f16, true}).ok());
+}
+
+}  // namespace
+}  // namespace strata::test
