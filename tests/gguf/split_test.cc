@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "base/text.h"
 #include "gguf/reader.h"
 #include "tests/gguf/raw.h"
 #include "tests/support/temp_dir.h"
@@ -54,7 +55,7 @@ void expect_whole(const std::string& path) {
     EXPECT_EQ(file->paths().size(), 3U);
     for (std::size_t i = 0; i < 3; ++i) {
         const Tensor& tensor = file->tensors()[i];
-        EXPECT_EQ(tensor.name, "t" + std::to_string(i + 1));
+        EXPECT_EQ(tensor.name, concat("t", i + 1));
         EXPECT_EQ(tensor.shard, i);
         EXPECT_EQ(file->find_tensor(tensor.name), &tensor);
         float value = 0;
