@@ -23,12 +23,12 @@ struct ConvertRequest {
     std::string table;  // the n-gram table
 };
 
-// Tensors done and in all.
+// Bytes written and in all.
 using ConvertProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 // Writes request.output whole or not at all. Errors name the file, tensor or key, what was found
 // and what was wanted.
-Status convert(const ConvertRequest& request, const ConvertProgress& progress = {});
+Status convert_checkpoint(const ConvertRequest& request, const ConvertProgress& progress = {});
 
 struct InspectRequest {
     std::string path;
@@ -37,6 +37,6 @@ struct InspectRequest {
 };
 
 // The report as text. Error: not a GGUF file.
-Result<std::string> inspect(const InspectRequest& request);
+Result<std::string> inspect_file(const InspectRequest& request);
 
 }  // namespace strata

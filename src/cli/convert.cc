@@ -10,7 +10,7 @@ namespace {
 Status run(const ConvertRequest& request) {
     STRATA_TRY(guard_checkpoint(request.output, request.directory));
     Progress progress("convert");
-    return convert(request, [&progress](std::int64_t done, std::int64_t total) {
+    return convert_checkpoint(request, [&progress](std::int64_t done, std::int64_t total) {
         progress.show(done, total);
     });
 }
@@ -37,6 +37,7 @@ Run add_convert(Options& options) {
     options.text("--embedding", "TYPE", &to->embedding, "Of the token embedding");
     options.text("--head", "TYPE", &to->head, "Of the output head");
     options.text("--table", "TYPE", &to->table, "Of the n-gram table");
+    options.flag("--no-mtp", &to->no_mtp, "Leave the MTP layer out");
     return [to] { return run(*to); };
 }
 

@@ -11,7 +11,7 @@ Run add_inspect(Options& options) {
     options.flag("--tensors", &to->tensors, "List every tensor");
     options.flag("--json", &to->json, "Print one JSON object instead of a table");
     return [to]() -> Status {
-        STRATA_ASSIGN(std::string report, inspect(*to));
+        STRATA_ASSIGN(std::string report, inspect_file(*to));
         if (report.empty() || report.back() != '\n') report += '\n';
         return print(report);
     };
