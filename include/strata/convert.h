@@ -21,6 +21,8 @@ struct ConvertRequest {
     std::string embedding;
     std::string head;
     std::string table;  // the n-gram table
+    // Leaves the MTP layer out, for readers of this architecture that know none.
+    bool no_mtp = false;
 };
 
 // Bytes written and in all.
