@@ -16,7 +16,7 @@ constexpr std::string_view kArchitecture = "general.architecture";
 
 // An integer key of `shard`, `fallback` if there is none.
 Result<std::uint64_t> shard_uint(const Shard& shard, std::string_view key, std::uint64_t fallback) {
-    const Value* value = shard.find(key);
+    const Value* value = shard.contents.find(key);
     if (value == nullptr) return fallback;
     const auto number = value->as_uint();
     if (number) return *number;
@@ -113,7 +113,7 @@ Status SetLoader::check_part(const Shard& part, std::uint64_t number) const {
 
 Status SetLoader::add(Shard part) {
     const std::string path = part.file.path();
-    if (const Value* value = part.find(kArchitecture)) {
+    if (const Value* value = part.contents.find(kArchitecture)) {
         const std::string name(value->as_string().value_or(""));
         if (architecture_ && name != *architecture_) {
             return STRATA_ERROR(quote(path), " is of architecture ", quote(name),
@@ -121,8 +121,8 @@ Status SetLoader::add(Shard part) {
         }
         architecture_ = name;
     }
-    if (file_.files_.empty()) file_.metadata_ = std::move(part.metadata);
-    for (Tensor& tensor : part.tensors) {
+    if (file_.files_.empty()) file_.metadata_ = std::move(part.contents.metadata);
+    for (Tensor& tensor : part.contents.tensors) {
         tensor.shard = file_.files_.size();
         file_.tensors_.push_back(std::move(tensor));
     }

@@ -18,21 +18,21 @@ constexpr std::uint32_t kVersion = 3;
 constexpr std::uint64_t kPairBytesMin = 8 + 1 + 4 + 1;
 constexpr std::uint64_t kTensorInfoBytesMin = 8 + 1 + 4 + 8 + 4 + 8;
 
-class ShardParser {
+class Parser {
   public:
-    ShardParser(const std::string& path, std::string_view bytes) : path_(path), bytes_(bytes) {}
+    Parser(const std::string& path, std::string_view bytes) : path_(path), bytes_(bytes) {}
 
-    // Fills all but the shard's file.
-    Status parse(Shard& shard);
+    // .
+    Status parse(Contents& contents);
 
   private:
     Status read_start();
-    Status read_pair(Shard& shard);
+    Status read_pair(Contents& contents);
     Result<Value> read_value(const std::string& key);
     Result<Value> read_array(const std::string& key);
     Status skip_strings(const std::string& key, std::uint64_t count);
-    Status read_alignment(const Shard& shard);
-    Status read_tensor_info(Shard& shard);
+    Status read_alignment(const Contents& contents);
+    Status read_tensor_info(Contents& contents);
     Result<std::vector<std::uint64_t>> read_shape(const std::string& name);
     Status place(Tensor& tensor, std::uint64_t data_start) const;
 
@@ -58,7 +58,7 @@ class ShardParser {
     std::unordered_set<std::string> names_;
 };
 
-Result<std::string_view> ShardParser::take(std::uint64_t count, std::string_view what) {
+Result<std::string_view> Parser::take(std::uint64_t count, std::string_view what) {
     if (count > left()) {
         return STRATA_ERROR(quote(path_), " is truncated or corrupt: it ends at byte ",
                             bytes_.size(), " inside ", what, ", which takes ", count,
@@ -73,7 +73,7 @@ Result<std::string_view> ShardParser::take(std::uint64_t count, std::string_view
     return taken;
 }
 
-Result<std::string> ShardParser::read_name(std::uint64_t bytes_max, std::string_view what) {
+Result<std::string> Parser::read_name(std::uint64_t bytes_max, std::string_view what) {
     STRATA_ASSIGN(const auto length, read<std::uint64_t>(what));
     if (length == 0 || length > bytes_max) {
         return STRATA_ERROR(quote(path_), " holds ", what, " of ", length, " bytes, wanted 1 to ",
@@ -83,7 +83,7 @@ Result<std::string> ShardParser::read_name(std::uint64_t bytes_max, std::string_
     return std::string(name);
 }
 
-Status ShardParser::read_start() {
+Status Parser::read_start() {
     if (bytes_.substr(0, 4) != "GGUF") {
         return STRATA_ERROR(quote(path_), " is not a GGUF file: its first bytes are not 'GGUF'");
     }
@@ -110,17 +110,17 @@ Status ShardParser::read_start() {
     return Ok{};
 }
 
-Status ShardParser::read_pair(Shard& shard) {
+Status Parser::read_pair(Contents& contents) {
     STRATA_ASSIGN(std::string key, read_name(kKeyBytesMax, "a metadata key"));
     if (!names_.insert(key).second) {
         return STRATA_ERROR(quote(path_), " has the metadata key ", quote(key), " twice");
     }
     STRATA_ASSIGN(Value value, read_value(key));
-    shard.metadata.emplace_back(std::move(key), std::move(value));
+    contents.metadata.emplace_back(std::move(key), std::move(value));
     return Ok{};
 }
 
-Result<Value> ShardParser::read_value(const std::string& key) {
+Result<Value> Parser::read_value(const std::string& key) {
     const std::string what = concat("the value of metadata key ", quote(key));
     STRATA_ASSIGN(const auto number, read<std::uint32_t>(what));
     const auto type = static_cast<ValueType>(number);
@@ -143,7 +143,7 @@ Result<Value> ShardParser::read_value(const std::string& key) {
     return Value::encoded(type, type, 1, std::string(payload));
 }
 
-Result<Value> ShardParser::read_array(const std::string& key) {
+Result<Value> Parser::read_array(const std::string& key) {
     const std::string what = concat("the array of metadata key ", quote(key));
     STRATA_ASSIGN(const auto number, read<std::uint32_t>(what));
     STRATA_ASSIGN(const auto count, read<std::uint64_t>(what));
@@ -170,7 +170,7 @@ Result<Value> ShardParser::read_array(const std::string& key) {
     return Value::encoded(ValueType::array, element, count, std::string(payload));
 }
 
-Status ShardParser::skip_strings(const std::string& key, std::uint64_t count) {
+Status Parser::skip_strings(const std::string& key, std::uint64_t count) {
     // One description for the whole array: building one a string would cost more than reading it.
     const std::string what = concat("a string of metadata key ", quote(key));
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -180,8 +180,8 @@ Status ShardParser::skip_strings(const std::string& key, std::uint64_t count) {
     return Ok{};
 }
 
-Status ShardParser::read_alignment(const Shard& shard) {
-    const Value* value = shard.find("general.alignment");
+Status Parser::read_alignment(const Contents& contents) {
+    const Value* value = contents.find("general.alignment");
     if (value == nullptr) return Ok{};
     const auto number = value->as_uint();
     if (!number) {
@@ -197,7 +197,7 @@ Status ShardParser::read_alignment(const Shard& shard) {
     return Ok{};
 }
 
-Result<std::vector<std::uint64_t>> ShardParser::read_shape(const std::string& name) {
+Result<std::vector<std::uint64_t>> Parser::read_shape(const std::string& name) {
     const std::string what = concat("the shape of tensor ", quote(name));
     STRATA_ASSIGN(const auto dimensions, read<std::uint32_t>(what));
     if (dimensions == 0 || dimensions > kDimensionsMax) {
@@ -222,7 +222,7 @@ Result<std::vector<std::uint64_t>> ShardParser::read_shape(const std::string& na
     return shape;
 }
 
-Status ShardParser::read_tensor_info(Shard& shard) {
+Status Parser::read_tensor_info(Contents& contents) {
     Tensor tensor;
     STRATA_ASSIGN(tensor.name, read_name(kTensorNameBytesMax, "a tensor name"));
     if (!names_.insert(tensor.name).second) {
@@ -238,11 +238,11 @@ Status ShardParser::read_tensor_info(Shard& shard) {
     }
     tensor.type = format->type;
     STRATA_ASSIGN(tensor.offset, read<std::uint64_t>("the offset of a tensor"));
-    shard.tensors.push_back(std::move(tensor));
+    contents.tensors.push_back(std::move(tensor));
     return Ok{};
 }
 
-Status ShardParser::place(Tensor& tensor, std::uint64_t data_start) const {
+Status Parser::place(Tensor& tensor, std::uint64_t data_start) const {
     const auto row = quant::row_bytes(tensor.type, tensor.shape[0]);
     if (!row) {
         return STRATA_ERROR(quote(path_), ": tensor ", quote(tensor.name), ": ",
@@ -267,34 +267,38 @@ Status ShardParser::place(Tensor& tensor, std::uint64_t data_start) const {
     return Ok{};
 }
 
-Status ShardParser::parse(Shard& shard) {
+Status Parser::parse(Contents& contents) {
     STRATA_TRY(read_start());
-    for (std::uint64_t i = 0; i < pair_count_; ++i) STRATA_TRY(read_pair(shard));
-    STRATA_TRY(read_alignment(shard));
+    for (std::uint64_t i = 0; i < pair_count_; ++i) STRATA_TRY(read_pair(contents));
+    STRATA_TRY(read_alignment(contents));
     names_.clear();
-    for (std::uint64_t i = 0; i < tensor_count_; ++i) STRATA_TRY(read_tensor_info(shard));
+    for (std::uint64_t i = 0; i < tensor_count_; ++i) STRATA_TRY(read_tensor_info(contents));
     const auto data_start = checked_align(at_, alignment_);
     STRATA_CHECK(data_start.has_value());  // a file's size is far below 2^63
-    for (Tensor& tensor : shard.tensors) STRATA_TRY(place(tensor, *data_start));
+    for (Tensor& tensor : contents.tensors) STRATA_TRY(place(tensor, *data_start));
     return Ok{};
 }
 
 }  // namespace
 
-const Value* Shard::find(std::string_view key) const {
+const Value* Contents::find(std::string_view key) const {
     for (const auto& [name, value] : metadata) {
         if (name == key) return &value;
     }
     return nullptr;
 }
 
+Result<Contents> parse_contents(const std::string& path, std::span<const std::byte> bytes) {
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    Contents contents;
+    STRATA_TRY(Parser(path, text).parse(contents));
+    return contents;
+}
+
 Result<Shard> read_shard(const std::string& path) {
     STRATA_ASSIGN(MappedFile file, MappedFile::open(path));
-    const auto bytes = file.bytes();
-    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    Shard shard = {std::move(file), {}, {}};
-    STRATA_TRY(ShardParser(path, text).parse(shard));
-    return shard;
+    STRATA_ASSIGN(Contents contents, parse_contents(path, file.bytes()));
+    return Shard{std::move(file), std::move(contents)};
 }
 
 }  // namespace strata::gguf

@@ -87,7 +87,7 @@ Status Checkpoint::open_index() {
 Status Checkpoint::add_file(const std::string& name) {
     const std::string path = join(directory_, name);
     STRATA_ASSIGN(MappedFile file, MappedFile::open(path));
-    STRATA_ASSIGN(std::vector<Tensor> tensors, read_header(file));
+    STRATA_ASSIGN(std::vector<Tensor> tensors, parse_file(path, file.bytes()));
     for (Tensor& tensor : tensors) {
         tensor.shard = files_.size();
         tensors_.push_back(std::move(tensor));

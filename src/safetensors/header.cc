@@ -116,9 +116,7 @@ Result<Tensor> read_tensor(const std::string& path, const std::string& name, con
 
 }  // namespace
 
-Result<std::vector<Tensor>> read_header(const MappedFile& file) {
-    const auto bytes = file.bytes();
-    const std::string& path = file.path();
+Result<std::vector<Tensor>> parse_file(const std::string& path, std::span<const std::byte> bytes) {
     std::uint64_t length = 0;
     if (bytes.size() < kLengthBytes) {
         return STRATA_ERROR(quote(path), " is no safetensors file: it has ", bytes.size(),

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "safetensors/checkpoint.h"
+#include "safetensors/header.h"
 #include "tests/fuzz/corrupt.h"
 #include "tests/safetensors/raw.h"
 #include "tests/support/temp_dir.h"
@@ -11,50 +12,45 @@ namespace {
 
 using test::TempDir;
 
-constexpr int kCorruptions = 5000;
+constexpr int kCorruptions = 20'000;
 
-bool opens(const std::string& directory) {
-    const auto checkpoint = Checkpoint::open(directory);
-    if (!checkpoint.ok()) {
-        EXPECT_NE(checkpoint.error().message.find(directory), std::string::npos)
-            << checkpoint.error().message;
+// Whether `bytes` parse; then every value in them is read too. Parsed in memory of the exact size,
+// where a sanitizer sees any byte read past the end.
+bool parses(std::string_view bytes) {
+    const std::vector<char> exact(bytes.begin(), bytes.end());
+    const auto tensors = parse_file("m.safetensors", std::as_bytes(std::span(exact)));
+    if (!tensors.ok()) {
+        EXPECT_NE(tensors.error().message.find("'m.safetensors'"), std::string::npos);
+        EXPECT_EQ(tensors.error().message.find('\n'), std::string::npos);
         return false;
     }
     std::uint64_t sum = 0;
-    for (const Tensor& tensor : checkpoint->tensors()) {
-        EXPECT_EQ(checkpoint->find(tensor.name), &tensor);
+    for (const Tensor& tensor : *tensors) {
         for (const std::byte byte : tensor.data) sum += static_cast<std::uint64_t>(byte);
         if (tensor.dtype == Dtype::other) continue;
         std::vector<float> values(tensor.elements());
         EXPECT_EQ(read_floats(tensor, 0, values).ok(), tensor.dtype != Dtype::i64);
         EXPECT_EQ(read_ints(tensor).ok(), tensor.dtype == Dtype::i64);
     }
-    EXPECT_LT(sum, ~std::uint64_t{0});
+    EXPECT_NE(sum, ~std::uint64_t{0});
     return true;
 }
 
 TEST(SafetensorsFuzz, a_file_cut_at_any_byte_is_an_error) {
-    const TempDir dir;
     const std::string bytes = test::tiny_safetensors();
     for (std::size_t size = 0; size < bytes.size(); ++size) {
-        test::write_file(dir / "model.safetensors", std::string_view(bytes).substr(0, size));
-        EXPECT_FALSE(opens(dir.path())) << size;
+        EXPECT_FALSE(parses(std::string_view(bytes).substr(0, size))) << size;
     }
-    test::write_file(dir / "model.safetensors", bytes);
-    EXPECT_TRUE(opens(dir.path()));
+    EXPECT_TRUE(parses(bytes));
 }
 
 TEST(SafetensorsFuzz, random_damage_gives_an_error_or_tensors_that_can_be_read) {
-    const TempDir dir;
     const std::string bytes = test::tiny_safetensors();
     std::mt19937_64 random(30);
-    int opened = 0;
-    for (int i = 0; i < kCorruptions; ++i) {
-        test::write_file(dir / "model.safetensors", test::corrupted(bytes, random));
-        opened += opens(dir.path());
-    }
-    EXPECT_GT(opened, kCorruptions / 100);
-    EXPECT_LT(opened, kCorruptions / 2);
+    int parsed = 0;
+    for (int i = 0; i < kCorruptions; ++i) parsed += parses(test::corrupted(bytes, random));
+    EXPECT_GT(parsed, kCorruptions / 100);
+    EXPECT_LT(parsed, kCorruptions / 2);
 }
 
 TEST(SafetensorsFuzz, a_damaged_index_gives_an_error_or_tensors_that_can_be_read) {
@@ -64,17 +60,20 @@ TEST(SafetensorsFuzz, a_damaged_index_gives_an_error_or_tensors_that_can_be_read
         R"({"metadata":{"total_size":47},"weight_map":{"a":"one.safetensors",)"
         R"("b":"one.safetensors","c":"one.safetensors"}})";
     const std::string path = dir / "model.safetensors.index.json";
+    const auto opens = [&](std::string_view text) {
+        test::write_file(path, text);
+        const auto checkpoint = Checkpoint::open(dir.path());
+        if (!checkpoint.ok()) {
+            EXPECT_NE(checkpoint.error().message.find(dir.path()), std::string::npos);
+        }
+        return checkpoint.ok();
+    };
     for (std::size_t size = 0; size < index.size(); ++size) {
-        test::write_file(path, std::string_view(index).substr(0, size));
-        EXPECT_FALSE(opens(dir.path())) << size;
+        EXPECT_FALSE(opens(std::string_view(index).substr(0, size))) << size;
     }
     std::mt19937_64 random(31);
-    for (int i = 0; i < kCorruptions; ++i) {
-        test::write_file(path, test::corrupted(index, random));
-        (void)opens(dir.path());
-    }
-    test::write_file(path, index);
-    EXPECT_TRUE(opens(dir.path()));
+    for (int i = 0; i < 200; ++i) (void)opens(test::corrupted(index, random));
+    EXPECT_TRUE(opens(index));
 }
 
 }  // namespace
