@@ -78,7 +78,7 @@ TEST(DeltaNet, matches_the_oracle_in_every_weight_type) {
 
 TEST(DeltaNet, matches_the_oracle_in_odd_shapes_and_both_head_orders) {
     const op::DeltaShape shapes[] = {
-        {.key_heads = 1, .value_heads = 1, .key_dim = 1, .value_dim = 1, .kernel = 2},
+        {.key_heads = 1, .value_heads = 1, .key_dim = 2, .value_dim = 3, .kernel = 2},
         {.key_heads = 3, .value_heads = 3, .key_dim = 5, .value_dim = 7, .kernel = 3},
         {.key_heads = 3, .value_heads = 9, .key_dim = 7, .value_dim = 5, .kernel = 4},
         {.key_heads = 5, .value_heads = 10, .key_dim = 12, .value_dim = 20, .kernel = 1}};
@@ -114,6 +114,28 @@ TEST(DeltaNet, recurrent_rows_and_states_are_bit_identical_however_they_are_spli
                     run_in_parts(backend, layer, from, x, part), together);
             }
         }
+    }
+}
+
+TEST(DeltaNet, wide_rows_are_the_same_on_any_number_of_threads) {
+    const op::DeltaShape shape{
+        .key_heads = 4, .value_heads = 12, .key_dim = 64, .value_dim = 64, .kernel = 4};
+    Random random("delta_net wide");
+    const auto layer = random_delta_net(random, Types::mixed(), shape, 256);
+    const auto from = random_delta_state(random, layer);
+    const auto x = random.floats(70 * 256, -2, 2);
+    for (const auto form : {op::DeltaForm::recurrent, op::DeltaForm::chunked}) {
+        expect_oracle("wide, T=1", layer, from, slice(x, 0, 1, 256), {.form = form});
+        expect_oracle("wide, T=70", layer, from, x, {.form = form, .trace = true});
+    }
+    for (TestBackend& backend : backends()) {
+        const auto all = run_delta_net(backend, "wide", layer, from, x, {.trace = true});
+        const auto parts = run_in_parts(backend, layer, from, x, 1);
+        expect_same_bits(backend.name + ", y", parts.y, all.y);
+        expect_same_output(backend.name, parts.state, all.state);
+        expect_same_output(backend.name + ", replay",
+                           run_delta_replay(backend, "wide", layer, from, all.trace, 70),
+                           all.state);
     }
 }
 
@@ -223,6 +245,20 @@ TEST(DeltaNet, a_large_softplus_argument_stays_finite) {
     layer.decay_bias = {-200, -30, 20, 100, 200, 1e4f};
     expect_oracle("softplus", layer, random_delta_state(random, layer),
                   random.floats(3 * kWidth, -2, 2), {.trace = true});
+}
+
+TEST(DeltaNet, the_floor_under_the_norms_of_queries_and_keys_is_one_millionth) {
+    Random random("delta_net floor");
+    const auto layer = random_delta_net(random, Types(quant::Type::f32), kShape, kWidth);
+    auto from = random_delta_state(random, layer);
+    for (float& value : from.history) value *= 1e-3f;
+    // Sums of squares near 1e-6, below it, and zero.
+    for (const double size : {1e-3, 1e-5, 0.0}) {
+        for (const auto form : {op::DeltaForm::recurrent, op::DeltaForm::chunked}) {
+            expect_oracle("inputs of size " + std::to_string(size), layer, from,
+                          random.floats(5 * kWidth, -size, size), {.form = form});
+        }
+    }
 }
 
 TEST(DeltaReplay, of_m_rows_is_running_m_rows) {

@@ -154,15 +154,15 @@ TEST(Experts, with_nan_logits_the_chosen_stay_different_and_in_range) {
     }
 }
 
-TEST(Experts, each_row_is_bit_identical_to_that_row_alone) {
-    Random random("experts alone");
-    const auto layer = random_experts(random, Types::mixed(), {});
-    for (const std::int64_t rows : kRowCounts) {
-        const auto x = random.floats(rows * 64, -2, 2);
+void expect_rows_alone(Random& random, const ExpertsLayer& layer,
+                       std::span<const std::int64_t> counts) {
+    const std::int64_t width = layer.router.cols;
+    for (const std::int64_t rows : counts) {
+        const auto x = random.floats(rows * width, -2, 2);
         for (TestBackend& backend : backends()) {
             ExpertsOutput alone;
             for (std::int64_t t = 0; t < rows; ++t) {
-                const auto row = run_experts(backend, "alone", layer, slice(x, t, 1, 64));
+                const auto row = run_experts(backend, "alone", layer, slice(x, t, 1, width));
                 append(alone.y, row.y);
                 append(alone.chosen, row.chosen);
                 append(alone.share, row.share);
@@ -171,6 +171,21 @@ TEST(Experts, each_row_is_bit_identical_to_that_row_alone) {
                                run_experts(backend, "together", layer, x), alone);
         }
     }
+}
+
+TEST(Experts, each_row_is_bit_identical_to_that_row_alone) {
+    Random random("experts alone");
+    expect_rows_alone(random, random_experts(random, Types::mixed(), {}), kRowCounts);
+}
+
+TEST(Experts, wide_rows_are_the_same_on_any_number_of_threads) {
+    Random random("experts wide");
+    const auto layer = random_experts(
+        random, Types::mixed(),
+        {.width = 256, .experts = 20, .hidden = 96, .shared_hidden = 128, .active = 4});
+    expect_oracle("wide", layer, random.floats(256, -2, 2));
+    expect_oracle("wide, T=33", layer, random.floats(33 * 256, -2, 2));
+    expect_rows_alone(random, layer, kWideRowCounts);
 }
 
 TEST(Experts, y_is_the_same_without_chosen_and_share) {

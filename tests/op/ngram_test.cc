@@ -147,6 +147,18 @@ TEST(NgramMix, matches_the_oracle_in_odd_shapes) {
     }
 }
 
+TEST(NgramMix, wide_rows_are_the_same_on_any_number_of_threads) {
+    Random random("ngram_mix wide");
+    const auto layer = random_ngram_mix(random, Types::mixed(), {.width = 320, .embedding = 320});
+    const NgramMixInput input = random_input(random, layer, 17, true);
+    expect_oracle("wide", layer, part_of(layer, input, 0, 1));
+    expect_oracle("wide, T=17", layer, input);
+    for (TestBackend& backend : backends()) {
+        expect_same_output(backend.name, run_in_parts(backend, layer, input, {1, 2, 5}),
+                           run_ngram_mix(backend, "together", layer, input));
+    }
+}
+
 TEST(NgramMix, the_first_rows_of_a_sequence_see_zeros_before_it) {
     Random random("ngram_mix start");
     const auto layer = random_ngram_mix(random, Types::mixed(), {});

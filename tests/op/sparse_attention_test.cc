@@ -94,6 +94,20 @@ TEST(SparseAttention, any_split_of_the_rows_gives_the_same_bits) {
     }
 }
 
+TEST(SparseAttention, wide_rows_are_the_same_on_any_number_of_threads) {
+    // So wide that a single row is work for several threads.
+    const op::AttentionShape shape{12, 2, 32, 4, 32, 4, 6, 8};
+    Random random("attention wide");
+    const auto layer = random_attention(random, Types::mixed(), shape, 256);
+    const auto x = random.floats(150 * 256, -2, 2);
+    expect_oracle("wide", layer, op::CacheType::f16, x, {140, 1, 1, 3});
+    for (TestBackend& backend : backends()) {
+        expect_same_output(backend.name,
+                           run_sequence(backend, "wide", layer, op::CacheType::f16, x, {1}),
+                           run_sequence(backend, "wide", layer, op::CacheType::f16, x, {150}));
+    }
+}
+
 TEST(SparseAttention, rows_that_were_dropped_leave_no_trace) {
     Random random("attention dropped rows");
     const auto layer = random_attention(random, Types::mixed(), kShape, kWidth);
@@ -123,6 +137,26 @@ TEST(SparseAttention, raw_trace_may_be_left_out) {
         const auto without = run_attention(backend, "without", layer, same, x, {.trace = false});
         expect_same_bits(backend.name + ", y", without.y, with.y);
         expect_same_bits(backend.name + ", block keys", same.block_keys, state.block_keys);
+    }
+}
+
+TEST(SparseAttention, without_y_the_caches_are_the_same) {
+    Random random("attention no y");
+    const auto layer = random_attention(random, Types::mixed(), kShape, kWidth);
+    const auto x = random.floats(21 * kWidth, -2, 2);
+    for (TestBackend& backend : backends()) {
+        auto state = empty_attention_state(layer, op::CacheType::f16, 24);
+        auto same = state;
+        for (const std::int64_t first : {0, 10}) {
+            const auto some = slice(x, first, 10 + first / 10, kWidth);
+            const auto with = run_attention(backend, "with", layer, state, some);
+            const auto without = run_attention(backend, "without", layer, same, some, {.y = false});
+            expect_same_bits(backend.name + ", raw rows", without.raw_trace, with.raw_trace);
+        }
+        EXPECT_TRUE(same.keys == state.keys) << backend.name;
+        EXPECT_TRUE(same.values == state.values) << backend.name;
+        expect_same_bits(backend.name + ", block keys", same.block_keys, state.block_keys);
+        expect_same_bits(backend.name + ", history", same.raw, state.raw);
     }
 }
 

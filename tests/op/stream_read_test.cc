@@ -74,10 +74,9 @@ TEST(StreamRead, matches_the_oracle_at_widths_that_no_power_divides) {
     }
 }
 
-TEST(StreamRead, each_row_is_bit_identical_to_that_row_alone) {
-    Random random("stream_read rows alone");
-    const auto layer = random_stream_read(random, Types::mixed(), 4, 32, 32);
-    for (const std::int64_t rows : kRowCounts) {
+void expect_rows_alone(Random& random, const StreamReadLayer& layer,
+                       std::span<const std::int64_t> counts) {
+    for (const std::int64_t rows : counts) {
         const StreamReadInput input = random_input(random, layer, rows, true);
         for (TestBackend& backend : backends()) {
             const auto together = run_stream_read(backend, "together", layer, input);
@@ -91,6 +90,18 @@ TEST(StreamRead, each_row_is_bit_identical_to_that_row_alone) {
             expect_same_output(backend.name + ", T=" + std::to_string(rows), together, alone);
         }
     }
+}
+
+TEST(StreamRead, each_row_is_bit_identical_to_that_row_alone) {
+    Random random("stream_read rows alone");
+    expect_rows_alone(random, random_stream_read(random, Types::mixed(), 4, 32, 32), kRowCounts);
+}
+
+TEST(StreamRead, wide_rows_are_the_same_on_any_number_of_threads) {
+    Random random("stream_read wide");
+    const auto layer = random_stream_read(random, Types::mixed(), 4, 640, 96);
+    expect_oracle("wide", layer, random_input(random, layer, 2, true));
+    expect_rows_alone(random, layer, kWideRowCounts);
 }
 
 TEST(StreamRead, reading_after_the_fold_is_reading_the_written_residual) {

@@ -155,6 +155,16 @@ TEST(OutputHead, matches_the_oracle_at_widths_that_no_power_divides) {
     }
 }
 
+TEST(OutputHead, wide_rows_are_the_same_on_any_number_of_threads) {
+    for (const quant::Type type : kWeightTypes) {
+        Random random("output_head wide", static_cast<std::uint64_t>(type));
+        const TestWeight weight = random_weight(random, type, 501, 512);
+        for (const std::int64_t rows : kWideRowCounts) {
+            check_head(weight, random.floats(rows * 512, -2, 2));
+        }
+    }
+}
+
 TEST(OutputHead, each_row_is_bit_identical_to_that_row_alone) {
     for (const quant::Type type : kWeightTypes) {
         Random random("output_head alone", static_cast<std::uint64_t>(type));
@@ -194,6 +204,14 @@ TEST(MtpFuse, matches_the_oracle_for_every_number_of_rows) {
     }
 }
 
+TEST(MtpFuse, wide_rows_are_the_same_on_any_number_of_threads) {
+    Random random("mtp_fuse wide");
+    const auto layer = random_mtp_fuse(random, Types::mixed(), 4, 320, 50);
+    for (const std::int64_t rows : kWideRowCounts) {
+        check_fuse(layer, random_tokens(random, rows, 50), random.floats(rows * 4 * 320, -2, 2));
+    }
+}
+
 TEST(MtpFuse, matches_the_oracle_in_every_weight_type) {
     for (const quant::Type type : kWeightTypes) {
         Random random("mtp_fuse types", static_cast<std::uint64_t>(type));
@@ -218,6 +236,7 @@ TEST(MtpFuse, the_hidden_norm_is_one_statistic_over_all_streams) {
     for (std::size_t i = 0; i < 4; ++i) fuse[i * 8 + 4 + i] = 1;  // [0 | identity]
     layer.fuse = make_weight(quant::Type::f32, 4, 8, fuse);
     layer.norm_hidden.assign(8, 1.0f);
+    layer.epsilon = 1e-6f;
     // Mean square (4 * 1 + 4 * 49) / 8 = 25: divided by 5, not by 1 and 7.
     const std::vector<float> residual = {1, 1, 1, 1, 7, 7, 7, 7};
     const std::vector<float> want = {0.2f, 0.2f, 0.2f, 0.2f, 1.4f, 1.4f, 1.4f, 1.4f};

@@ -13,7 +13,7 @@
 namespace strata::test {
 namespace {
 
-constexpr int kShapes = 300;
+constexpr int kShapes = 150;
 
 // Formats without blocks take any width, the others a multiple of 32.
 struct Widths {

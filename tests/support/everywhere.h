@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 
 #include "tests/support/backends.h"
@@ -11,6 +12,9 @@ namespace strata::test {
 
 // Row counts on both sides of every edge that a kernel may have, and odd ones.
 inline constexpr std::int64_t kRowCounts[] = {1, 2, 3, 5, 16, 17, 63, 64, 65, 130};
+
+// For rows so wide that a single one is work for several threads.
+inline constexpr std::int64_t kWideRowCounts[] = {1, 2, 5, 17};
 
 inline void expect_same_output(const std::string& what, const std::vector<float>& got,
                                const std::vector<float>& want) {

@@ -8,6 +8,7 @@ DeltaNetLayer random_delta_net(Random& random, Types types, const op::DeltaShape
                                std::int64_t width) {
     DeltaNetLayer layer;
     layer.shape = shape;
+    layer.epsilon = random_epsilon(random);
     layer.qkv = random_weight(random, types.next(), shape.channels(), width);
     layer.gate = random_weight(random, types.next(), shape.value_width(), width);
     layer.beta = random_weight(random, types.next(), shape.value_heads, width);

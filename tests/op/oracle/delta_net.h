@@ -22,7 +22,7 @@ struct DeltaNetLayer {
     std::vector<float> decay_bias;
     std::vector<float> norm;
     TestWeight out;
-    float epsilon = 1e-6f;
+    float epsilon = 0;
 
     std::int64_t width() const { return qkv.cols; }
     std::int64_t memory_size() const {

@@ -4,6 +4,8 @@
 
 namespace strata::test {
 
+float random_epsilon(Random& random) { return static_cast<float>(random.uniform(0.01, 0.1)); }
+
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 double silu(double x) { return x * sigmoid(x); }

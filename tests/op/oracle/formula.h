@@ -4,8 +4,12 @@
 #include <vector>
 
 #include "tests/support/compare.h"
+#include "tests/support/random.h"
 
 namespace strata::test {
+
+// Of a norm: so large that a kernel which puts it elsewhere, or uses another, is seen to.
+float random_epsilon(Random& random);
 
 double sigmoid(double x);
 double silu(double x);

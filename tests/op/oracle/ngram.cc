@@ -7,6 +7,7 @@ namespace strata::test {
 NgramMixLayer random_ngram_mix(Random& random, Types types, const NgramMixSizes& sizes) {
     NgramMixLayer layer;
     layer.streams = sizes.streams;
+    layer.epsilon = random_epsilon(random);
     layer.width = sizes.width;
     layer.kernel = sizes.kernel;
     layer.dilation = sizes.dilation;

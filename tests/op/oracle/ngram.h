@@ -20,7 +20,7 @@ struct NgramMixLayer {
     std::vector<float> norm_query;
     std::vector<float> norm_conv;
     std::vector<float> conv;
-    float epsilon = 1e-6f;
+    float epsilon = 0;
 
     std::int64_t channels() const { return streams * width; }
     std::int64_t history_rows() const { return (kernel - 1) * dilation; }

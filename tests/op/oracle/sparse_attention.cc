@@ -37,6 +37,7 @@ AttentionLayer random_attention(Random& random, Types types, const op::Attention
     const std::int64_t d = shape.head_dim;
     AttentionLayer layer;
     layer.shape = shape;
+    layer.epsilon = random_epsilon(random);
     layer.query = random_weight(random, types.next(), shape.heads * 2 * d, width);
     layer.key = random_weight(random, types.next(), shape.kv_heads * d, width);
     layer.value = random_weight(random, types.next(), shape.kv_heads * d, width);

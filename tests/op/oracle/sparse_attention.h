@@ -23,7 +23,7 @@ struct AttentionLayer {
     std::vector<float> index_query_norm;
     std::vector<float> index_key_norm;
     std::vector<double> inverse_frequency;
-    float epsilon = 1e-6f;
+    float epsilon = 0;
 
     std::int64_t width() const { return query.cols; }
     std::int64_t kv_width() const { return std::int64_t{1} * shape.kv_heads * shape.head_dim; }

@@ -6,6 +6,7 @@ StreamReadLayer random_stream_read(Random& random, Types types, int streams, std
                                    std::int64_t rank) {
     StreamReadLayer layer;
     layer.streams = streams;
+    layer.epsilon = random_epsilon(random);
     layer.width = width;
     layer.norm = random.floats(streams * width, 0.5, 1.5);
     layer.down = random_weight(random, types.next(), rank, streams * width);
@@ -42,6 +43,7 @@ MtpFuseLayer random_mtp_fuse(Random& random, Types types, int streams, std::int6
                              std::int64_t vocabulary) {
     MtpFuseLayer layer;
     layer.streams = streams;
+    layer.epsilon = random_epsilon(random);
     layer.width = width;
     layer.table = random_weight(random, types.next(), vocabulary, width);
     layer.fuse = random_weight(random, types.next(), width, 2 * width);

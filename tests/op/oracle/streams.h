@@ -16,7 +16,7 @@ struct StreamReadLayer {
     TestWeight down;
     TestWeight up;
     TestWeight inject;  // may be empty
-    float epsilon = 1e-6f;
+    float epsilon = 0;
 };
 
 StreamReadLayer random_stream_read(Random& random, Types types, int streams, std::int64_t width,
@@ -39,7 +39,7 @@ struct MtpFuseLayer {
     TestWeight fuse;
     std::vector<float> norm_embedding;
     std::vector<float> norm_hidden;
-    float epsilon = 1e-6f;
+    float epsilon = 0;
 };
 
 MtpFuseLayer random_mtp_fuse(Random& random, Types types, int streams, std::int64_t width,

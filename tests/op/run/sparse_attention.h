@@ -31,6 +31,7 @@ Rows cached_rows(const AttentionLayer& layer, const AttentionState& state,
 struct AttentionOptions {
     bool in_place = false;  // raw_to is raw_from
     bool trace = true;
+    bool y = true;
 };
 
 struct AttentionOutput {

@@ -13,7 +13,7 @@ struct StreamReadInput {
     std::vector<float> residual{};
     std::vector<float> block_out{};     // may be empty
     std::vector<float> block_inject{};  // may be empty
-    bool inject_in_place = false;     // block_inject and inject are the same memory
+    bool inject_in_place = false;       // block_inject and inject are the same memory
 };
 
 struct StreamReadOutput {
