@@ -5,7 +5,7 @@ target_include_directories(strata_flags INTERFACE ${PROJECT_SOURCE_DIR}/src
                                                   ${PROJECT_SOURCE_DIR}/include)
 # Contraction is off so that one formula rounds the same in every translation unit.
 target_compile_options(strata_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-                                              -Wno-sign-conversion -ffp-contract=off)
+                                              -Wno-sign-conversion -Wno-missing-field-initializers -ffp-contract=off)
 if(STRATA_SANITIZE)
     target_compile_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZE}
                                                   -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -4,11 +4,15 @@
 #include "base/result.h"
 #include "convert/hf_config.h"
 #include "gguf/writer.h"
+#include "tokenizer/vocabulary.h"
 
 namespace strata::convert {
 
 // general.architecture and every qwen4exp.* key.
 void set_model_keys(const HfConfig& config, gguf::Writer& writer);
+
+// tokenizer.* of a vocabulary, as llama.cpp spells the keys.
+void set_vocabulary_keys(const Vocabulary& vocabulary, gguf::Writer& writer);
 
 // tokenizer.* from tokenizer.json, tokenizer_config.json and chat_template.jinja of `directory`. A
 // checkpoint without tokenizer.json gets tokenizer.ggml.model = "none". Tokens are padded with

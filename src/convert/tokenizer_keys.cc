@@ -74,20 +74,8 @@ Result<NamedIds> set_vocabulary(const std::string& directory, const HfConfig& co
     STRATA_ASSIGN(std::string chat_template, read_text(directory + "/chat_template.jinja"));
     if (!chat_template.empty()) vocabulary.chat_template = std::move(chat_template);
 
-    const GgufVocabulary keys = vocabulary_to_gguf(vocabulary);
-    writer.set("tokenizer.ggml.model", Value::string(keys.model));
-    writer.set("tokenizer.ggml.pre", Value::string(keys.pre));
-    writer.set("tokenizer.ggml.tokens", Value::array(keys.tokens));
-    writer.set("tokenizer.ggml.token_type", Value::array(keys.token_type));
-    writer.set("tokenizer.ggml.merges", Value::array(keys.merges));
-    set_optional(writer, "tokenizer.ggml.bos_token_id", keys.bos_token_id);
-    set_optional(writer, "tokenizer.ggml.padding_token_id", keys.padding_token_id);
-    set_optional(writer, "tokenizer.ggml.unknown_token_id", keys.unknown_token_id);
-    writer.set("tokenizer.ggml.add_bos_token", Value::of(keys.add_bos_token.value_or(false)));
-    if (!keys.chat_template.empty()) {
-        writer.set("tokenizer.chat_template", Value::string(keys.chat_template));
-    }
-    return NamedIds{keys.eos_token_id, keys.eot_token_id};
+    set_vocabulary_keys(vocabulary, writer);
+    return NamedIds{vocabulary.eos_id, vocabulary.eot_id};
 }
 
 Status set_sampling(const Fields& generation, gguf::Writer& writer) {
@@ -123,6 +111,24 @@ void set_end_tokens(const std::vector<std::int64_t>& ids, const NamedIds& named,
 }
 
 }  // namespace
+
+void set_vocabulary_keys(const Vocabulary& vocabulary, gguf::Writer& writer) {
+    const GgufVocabulary keys = vocabulary_to_gguf(vocabulary);
+    writer.set("tokenizer.ggml.model", Value::string(keys.model));
+    writer.set("tokenizer.ggml.pre", Value::string(keys.pre));
+    writer.set("tokenizer.ggml.tokens", Value::array(keys.tokens));
+    writer.set("tokenizer.ggml.token_type", Value::array(keys.token_type));
+    writer.set("tokenizer.ggml.merges", Value::array(keys.merges));
+    set_optional(writer, "tokenizer.ggml.bos_token_id", keys.bos_token_id);
+    set_optional(writer, "tokenizer.ggml.eos_token_id", keys.eos_token_id);
+    set_optional(writer, "tokenizer.ggml.eot_token_id", keys.eot_token_id);
+    set_optional(writer, "tokenizer.ggml.padding_token_id", keys.padding_token_id);
+    set_optional(writer, "tokenizer.ggml.unknown_token_id", keys.unknown_token_id);
+    writer.set("tokenizer.ggml.add_bos_token", Value::of(keys.add_bos_token.value_or(false)));
+    if (!keys.chat_template.empty()) {
+        writer.set("tokenizer.chat_template", Value::string(keys.chat_template));
+    }
+}
 
 Status set_tokenizer_keys(const std::string& directory, const HfConfig& config,
                           gguf::Writer& writer) {

@@ -79,6 +79,15 @@ Status write_tensor(const model::TensorSpec& spec, quant::Type type, std::uint64
     return Ok{};
 }
 
+void set_tokenizer(const SynthOptions& options, gguf::Writer& writer) {
+    const std::int64_t tokens = options.config.vocabulary;
+    if (options.tokenizer && tokens >= kByteVocabularyTokens) {
+        convert::set_vocabulary_keys(byte_vocabulary(tokens), writer);
+    } else {
+        writer.set("tokenizer.ggml.model", gguf::Value::string("none"));
+    }
+}
+
 }  // namespace
 
 Status synthesize(const SynthOptions& options) {
@@ -88,7 +97,7 @@ Status synthesize(const SynthOptions& options) {
     config.model = options.config;
     convert::set_model_keys(config, writer);
     writer.set("general.name", gguf::Value::string("random weights"));
-    writer.set("tokenizer.ggml.model", gguf::Value::string("none"));
+    set_tokenizer(options, writer);
     const std::vector<model::TensorSpec> specs = model::tensor_list(options.config);
     std::vector<quant::Type> types;
     for (const model::TensorSpec& spec : specs) {

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "convert/type_choice.h"
 #include "model/config.h"
+#include "tokenizer/vocabulary.h"
 
 namespace strata::synth {
 
@@ -16,6 +17,8 @@ struct SynthOptions {
     model::Config config;
     convert::TypeChoice types;
     std::uint64_t seed = 1;
+    // Adds the tokenizer of byte_vocabulary, where the model has rows enough for it.
+    bool tokenizer = true;
     std::string output;
     // After every tensor: how many are done, and of how many.
     std::function<void(std::size_t done, std::size_t total)> progress;
@@ -28,6 +31,12 @@ Result<model::Config> preset(std::string_view name);
 // Fills multipliers, vocabulary and offsets of config.ngram: heads of distinct primes from `base`
 // on.
 Status set_ngram_hash(model::Config& config, std::uint64_t base);
+
+// A token a byte, in the order of the byte values, and after them <|endoftext|>, <|im_start|>,
+// <|im_end|>, <think> and </think>; unused tokens up to `tokens`, which is at least
+// kByteVocabularyTokens.
+inline constexpr std::int64_t kByteVocabularyTokens = 261;
+Vocabulary byte_vocabulary(std::int64_t tokens);
 
 // Writes a model whose values depend on seed and tensor name alone, a few rows at a time. Matrices
 // have rows of length about 1, gains are near 1, decays and convolutions vary, so that every

@@ -1,0 +1,158 @@
+// Sampling: each filter keeps exactly what it names, and draws follow the distribution and the
+// seed.
+
+#include "engine/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "engine/philox.h"
+
+namespace strata::test {
+namespace {
+
+using Logits = std::vector<float>;
+
+std::int32_t pick(const Sampling& sampling, const Logits& logits, std::int64_t position = 0,
+                  const std::vector<std::int32_t>& before = {}) {
+    const auto token = Sampler(sampling).pick(logits, before, position);
+    EXPECT_TRUE(token.ok());
+    return token.ok() ? *token : -1;
+}
+
+// Every token that some position draws; the rarest one wanted has a chance above 1 %.
+std::set<std::int32_t> drawn(const Sampling& sampling, const Logits& logits) {
+    std::set<std::int32_t> tokens;
+    for (std::int64_t position = 0; position < 2000; ++position) {
+        tokens.insert(pick(sampling, logits, position));
+    }
+    return tokens;
+}
+
+TEST(Philox, the_papers_known_answers) {
+    EXPECT_EQ(philox(0, {0, 0, 0, 0}),
+              (std::array<std::uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+    EXPECT_EQ(philox(~std::uint64_t{0}, {~0u, ~0u, ~0u, ~0u}),
+              (std::array<std::uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+    EXPECT_EQ(philox(0x299f31d0a4093822u, {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}),
+              (std::array<std::uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Sampler, temperature_zero_takes_the_largest_and_of_equal_ones_the_lower_id) {
+    EXPECT_EQ(pick({}, {1, 5, 3}), 1);
+    EXPECT_EQ(pick({}, {2, 7, 7, 7}), 1);
+    EXPECT_EQ(pick({}, {-3, -3}), 0);
+    const float low = -std::numeric_limits<float>::infinity();
+    EXPECT_EQ(pick({}, {low, -2, low}), 1);
+}
+
+TEST(Sampler, extreme_temperatures_do_not_overflow) {
+    const Logits logits = {3e38f, -3e38f, 2.9e38f, 0};
+    EXPECT_EQ(pick({.temperature = 1e-8}, logits), 0);
+    EXPECT_EQ(drawn({.temperature = 1e6}, {1, 2, 3}).size(), 3u);
+}
+
+TEST(Sampler, top_k_keeps_k_and_of_equal_ones_the_lower_ids) {
+    EXPECT_EQ(drawn({.temperature = 1, .top_k = 2}, {1, 1.2f, 1.1f, 0.9f}),
+              (std::set<std::int32_t>{1, 2}));
+    EXPECT_EQ(drawn({.temperature = 1, .top_k = 2}, {1, 1, 1, 1}), (std::set<std::int32_t>{0, 1}));
+    EXPECT_EQ(drawn({.temperature = 1, .top_k = 9}, {1, 1, 1}).size(), 3u);
+}
+
+TEST(Sampler, top_p_keeps_the_smallest_set_that_reaches_it) {
+    // Probabilities 0.5, 0.3, 0.15, 0.05.
+    const Logits logits = {std::log(0.15f), std::log(0.5f), std::log(0.05f), std::log(0.3f)};
+    EXPECT_EQ(drawn({.temperature = 1, .top_p = 0.49}, logits), (std::set<std::int32_t>{1}));
+    EXPECT_EQ(drawn({.temperature = 1, .top_p = 0.51}, logits), (std::set<std::int32_t>{1, 3}));
+    EXPECT_EQ(drawn({.temperature = 1, .top_p = 0.81}, logits), (std::set<std::int32_t>{0, 1, 3}));
+    EXPECT_EQ(drawn({.temperature = 1, .top_p = 0}, logits), (std::set<std::int32_t>{1}));
+}
+
+TEST(Sampler, min_p_keeps_what_is_near_the_largest) {
+    const Logits logits = {std::log(0.15f), std::log(0.5f), std::log(0.05f), std::log(0.3f)};
+    EXPECT_EQ(drawn({.temperature = 1, .min_p = 0.7}, logits), (std::set<std::int32_t>{1}));
+    EXPECT_EQ(drawn({.temperature = 1, .min_p = 0.5}, logits), (std::set<std::int32_t>{1, 3}));
+    EXPECT_EQ(drawn({.temperature = 1, .min_p = 1}, logits), (std::set<std::int32_t>{1}));
+}
+
+TEST(Sampler, filters_see_the_distribution_at_the_temperature) {
+    // At temperature 2 the probabilities 0.8 and 0.2 become 2/3 and 1/3.
+    const Logits logits = {std::log(0.8f), std::log(0.2f)};
+    EXPECT_EQ(drawn({.temperature = 1, .top_p = 0.7}, logits).size(), 1u);
+    EXPECT_EQ(drawn({.temperature = 2, .top_p = 0.7}, logits).size(), 2u);
+}
+
+TEST(Sampler, draws_follow_the_distribution) {
+    const std::vector<double> wanted = {0.5, 0.25, 0.15, 0.07, 0.03};
+    Logits logits;
+    for (const double p : wanted) logits.push_back(static_cast<float>(std::log(p)));
+    constexpr int kDraws = 100'000;
+    std::map<std::int32_t, int> counts;
+    for (int i = 0; i < kDraws; ++i) ++counts[pick({.temperature = 1, .seed = 11}, logits, i)];
+    double chi_square = 0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+        const double expected = wanted[i] * kDraws;
+        const double difference = counts[static_cast<std::int32_t>(i)] - expected;
+        chi_square += difference * difference / expected;
+    }
+    // Four degrees of freedom: 18.5 has a chance of 0.1 %.
+    EXPECT_LT(chi_square, 18.5);
+}
+
+TEST(Sampler, a_draw_depends_on_seed_and_position_alone) {
+    const Logits logits(50, 0);
+    std::set<std::int32_t> by_seed;
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        by_seed.insert(pick({.temperature = 1, .seed = seed}, logits, 5));
+    }
+    EXPECT_GT(by_seed.size(), 5u);
+    Sampler sampler({.temperature = 1, .seed = 3});
+    const auto first = sampler.pick(logits, {}, 17);
+    for (int i = 0; i < 9; ++i) ASSERT_TRUE(sampler.pick(logits, {}, i).ok());
+    EXPECT_EQ(*sampler.pick(logits, {}, 17), *first);
+}
+
+TEST(Sampler, penalties_follow_their_formulas) {
+    const std::vector<std::int32_t> before = {0, 0, 0, 1};
+    // 4 / 2 and 3 / 2 are below 2.2; a negative logit moves away from zero.
+    EXPECT_EQ(pick({.repeat_penalty = 2}, {4, 3, 2.2f}, 4, before), 2);
+    EXPECT_EQ(pick({.repeat_penalty = 2}, {-1, -9, -1.9f}, 4, before), 2);
+    EXPECT_EQ(pick({.presence_penalty = 1}, {3, 2.9f, 1.95f}, 4, before), 0);
+    EXPECT_EQ(pick({.presence_penalty = 1.2}, {3, 2.9f, 1.95f}, 4, before), 2);
+    // Three times 0.5 off the first, once off the second.
+    EXPECT_EQ(pick({.frequency_penalty = 0.5}, {3, 2.4f, 1.8f}, 4, before), 1);
+    EXPECT_EQ(pick({.frequency_penalty = 0.5, .penalty_window = 1}, {3, 2.4f, 1.8f}, 4, before), 0);
+    EXPECT_EQ(pick({.frequency_penalty = 0.5, .penalty_window = 0}, {3, 2.4f, 1.8f}, 4, before), 0);
+    EXPECT_EQ(pick({.frequency_penalty = 0.5, .penalty_window = -1}, {3, 2.4f, 1.8f}, 4, before),
+              1);
+}
+
+TEST(Sampler, logits_that_are_no_numbers_are_errors) {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    const float low = -std::numeric_limits<float>::infinity();
+    Sampler sampler({});
+    EXPECT_FALSE(sampler.pick(Logits{1, nan, 2}, {}, 0).ok());
+    EXPECT_FALSE(sampler.pick(Logits{low, low}, {}, 0).ok());
+    EXPECT_FALSE(sampler.pick(Logits{}, {}, 0).ok());
+}
+
+TEST(Sampler, settings_out_of_range_are_errors) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_TRUE(check(Sampling{}).ok());
+    EXPECT_FALSE(check(Sampling{.temperature = -1}).ok());
+    EXPECT_FALSE(check(Sampling{.temperature = nan}).ok());
+    EXPECT_FALSE(check(Sampling{.top_k = -1}).ok());
+    EXPECT_FALSE(check(Sampling{.top_p = 1.1}).ok());
+    EXPECT_FALSE(check(Sampling{.top_p = nan}).ok());
+    EXPECT_FALSE(check(Sampling{.min_p = -0.1}).ok());
+    EXPECT_FALSE(check(Sampling{.repeat_penalty = 0}).ok());
+    EXPECT_FALSE(check(Sampling{.presence_penalty = nan}).ok());
+    EXPECT_FALSE(check(Sampling{.penalty_window = -2}).ok());
+}
+
+}  // namespace
+}  // namespace strata::test
