@@ -17,6 +17,9 @@ namespace {
 constexpr char32_t kFirstCombining = 0x300;
 // Canonical decomposition of one character, at most (U+1F82 and its like).
 constexpr std::size_t kDecompositionMax = 8;
+// One before the first trailing consonant of Hangul. It composes with nothing, but the library
+// takes it for a trailing consonant of index 0 and drops it after a syllable.
+constexpr char32_t kBeforeHangulTrailing = 0x11A7;
 
 std::uint8_t byte_at(std::string_view text, std::size_t position) {
     return static_cast<std::uint8_t>(text[position]);
@@ -34,7 +37,7 @@ class Composer {
     explicit Composer(std::string& out) : out_(out) {}
 
     void add(char32_t code) {
-        if (is_late_mark(code)) {
+        if (is_late_mark(code) || code == kBeforeHangulTrailing) {
             flush();
             append_utf8(code, out_);
             return;

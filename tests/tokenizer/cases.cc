@@ -18,7 +18,22 @@ std::string unescaped(const std::string& text) {
             continue;
         }
         const char code = text[++i];
-        out += code == 'n' ? '\n' : code == 'r' ? '\r' : code == 't' ? '\t' : code;
+        switch (code) {
+            case 'n':
+                out += '\n';
+                break;
+            case 'r':
+                out += '\r';
+                break;
+            case 't':
+                out += '\t';
+                break;
+            case '0':
+                out += '\0';
+                break;
+            default:
+                out += code;
+        }
     }
     return out;
 }

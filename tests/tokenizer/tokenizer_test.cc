@@ -113,6 +113,12 @@ TEST(Tokenizer, a_broken_byte_ends_the_stretch_that_is_normalized) {
     EXPECT_EQ(to_nfc("e\xCC"), "e\xCC");
 }
 
+TEST(Tokenizer, a_hangul_character_that_composes_with_nothing_is_not_lost) {
+    EXPECT_EQ(to_nfc("\uAC00\u11A8"), "\uAC01");
+    EXPECT_EQ(to_nfc("\uAC00\u11A7"), "\uAC00\u11A7");
+    EXPECT_EQ(to_nfc("\u1100\u1161\u11A7x"), "\uAC00\u11A7x");
+}
+
 TEST(Tokenizer, merging_follows_the_definition_for_short_and_long_pieces) {
     const Tokenizer& tokenizer = fixture_tokenizer();
     const auto& merges = tokenizer.vocabulary().merges;

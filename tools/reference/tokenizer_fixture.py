@@ -7,7 +7,7 @@
 
 The training text is the source of Python's standard library and the phrases of
 tokenizer_strings.py. A line of cases.txt is: `plain` or `special`, a tab, the ids separated by
-spaces, a tab, the text with \\ \n \r \t escaped by a backslash. `plain` is what the tokenizer says
+spaces, a tab, the text with \\ \n \r \t \0 escaped by a backslash. `plain` is what the tokenizer says
 without its added tokens, `special` what it says with them. A line of classes.txt is: first and last
 code point in hexadecimal, and the class (L, M, N, s) that the regex engine gives them.
 """
@@ -65,7 +65,7 @@ def without_added(path):
 
 
 def escaped(text):
-    for plain, code in (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+    for plain, code in (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\0", "\\0")):
         text = text.replace(plain, code)
     return text
 
