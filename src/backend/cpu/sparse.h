@@ -8,11 +8,10 @@
 
 namespace strata::cpu {
 
-// What a call has computed of its T rows.
-struct SparseRows {
+// The queries of T rows.
+struct SparseQueries {
     MatrixView<float> query;  // [T, H*2d]: each head's query, normed and turned, then its gate
     MatrixView<float> index_query;  // [T, HI*di], normed and turned
-    MatrixView<float> raw;          // [T, di]: raw index keys
 };
 
 // The blocks that rows attend to. A row with no more than B complete blocks has no list: it sees
@@ -27,10 +26,11 @@ struct Selection {
 inline std::int64_t visible_blocks(std::int64_t p, int ratio) { return (p + 1) / ratio; }
 
 // Scores the visible blocks of every row that has more than B, and keeps the best.
-Selection select_blocks(const op::SparseAttention& args, Queue& queue, const SparseRows& rows);
+Selection select_blocks(const op::SparseAttention& args, Queue& queue,
+                        const SparseQueries& queries);
 
 // out[t] = concat over h of o_h * sigmoid(gate_h).
-void attend(const op::SparseAttention& args, Queue& queue, const SparseRows& rows,
+void attend(const op::SparseAttention& args, Queue& queue, const SparseQueries& queries,
             const Selection& selection, MatrixView<float> out);
 
 }  // namespace strata::cpu

@@ -139,17 +139,17 @@ float exponentials(float* scores, std::int64_t n, float scale) {
     return 1.0f / sum;
 }
 
-void attend_unit(const op::SparseAttention& args, const SparseRows& rows,
+void attend_unit(const op::SparseAttention& args, const SparseQueries& queries,
                  const Selection& selection, const Unit& unit, const Scratch& scratch,
                  MatrixView<float> out) {
     const std::int64_t d = args.shape.head_dim;
     const std::int64_t n = list_positions(args, selection, unit.t, scratch.positions);
-    const float* query = rows.query.row(unit.t) + unit.head * 2 * d;
-    const Rows queries{.data = query, .stride = 2 * d, .count = unit.heads};
+    const float* query = queries.query.row(unit.t) + unit.head * 2 * d;
+    const Rows heads{.data = query, .stride = 2 * d, .count = unit.heads};
     for_tiles(args, args.cache.keys, unit.kv_head, n, scratch,
               [&](std::int64_t first, std::int64_t count) {
                   const Rows keys{.data = scratch.cached, .stride = d, .count = count};
-                  products(queries, keys, d, scratch.scores + first, scratch.most, 1);
+                  products(heads, keys, d, scratch.scores + first, scratch.most, 1);
               });
 
     float* heads_out = out.row(unit.t) + unit.head * d;
@@ -176,7 +176,7 @@ void attend_unit(const op::SparseAttention& args, const SparseRows& rows,
 
 }  // namespace
 
-void attend(const op::SparseAttention& args, Queue& queue, const SparseRows& rows,
+void attend(const op::SparseAttention& args, Queue& queue, const SparseQueries& queries,
             const Selection& selection, MatrixView<float> out) {
     const op::AttentionShape& shape = args.shape;
     if (args.x.rows == 0) return;
@@ -197,7 +197,7 @@ void attend(const op::SparseAttention& args, Queue& queue, const SparseRows& row
                                           .inverse_sums = sums.row(thread),
                                           .most = most};
                     for (std::int64_t i = begin; i < end; ++i) {
-                        attend_unit(args, rows, selection, division.at(i), scratch, out);
+                        attend_unit(args, queries, selection, division.at(i), scratch, out);
                     }
                 });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "backend/cpu/history.h"
 #include "backend/cpu/kernels.h"
@@ -23,7 +24,7 @@ void check(const op::SparseAttention& args) {
     const std::int64_t rows = args.x.rows;
     const std::int64_t d = shape.head_dim;
     STRATA_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 && shape.ratio > 0);
-    STRATA_CHECK(shape.blocks_kept >= 0 && 2 * shape.rotary_pairs <= d);
+    STRATA_CHECK(shape.blocks_kept > 0 && 2 * shape.rotary_pairs <= d);
     STRATA_CHECK(2 * shape.rotary_pairs <= shape.index_dim);
     STRATA_CHECK(has_shape(args.query, shape.heads * 2 * d, width));
     STRATA_CHECK(has_shape(args.key, shape.kv_heads * d, width));
@@ -32,6 +33,7 @@ void check(const op::SparseAttention& args) {
     STRATA_CHECK(
         has_shape(args.index_query, std::int64_t{shape.index_heads} * shape.index_dim, width));
     STRATA_CHECK(has_shape(args.index_key, shape.index_dim, width));
+    STRATA_CHECK(args.cache.context <= std::numeric_limits<std::int32_t>::max());
     STRATA_CHECK(args.first >= 0 && args.first + rows <= args.cache.context);
     STRATA_CHECK(args.y.empty() || (args.y.rows == rows && args.y.cols == width));
     STRATA_CHECK(args.raw_trace.empty() ||
@@ -56,28 +58,32 @@ void store(const float* from, std::int64_t n, op::CacheType type, void* cache, s
     for (std::int64_t i = 0; i < n; ++i) to[i] = quant::f32_to_f16(from[i]);
 }
 
-// Norms and turns what row t projects to, and puts its keys and values into the cache. Queries are
-// there only where the caller asks for y.
-void finish_row(const op::SparseAttention& args, const SparseRows& rows, std::int64_t t, float* key,
-                const float* value, float* turns) {
+// Norms and turns the keys of row t, and puts keys and values into the cache.
+void finish_keys(const op::SparseAttention& args, std::int64_t t, float* key, const float* value,
+                 const float* turns) {
     const op::AttentionShape& shape = args.shape;
     const std::int64_t d = shape.head_dim;
-    const std::int64_t di = shape.index_dim;
-    set_turns(args.first + t, args.inverse_frequency, shape.rotary_pairs, turns,
-              turns + shape.rotary_pairs);
-    for (std::int64_t h = 0; !args.y.empty() && h < shape.heads; ++h) {
-        norm_and_turn(rows.query.row(t) + h * 2 * d, args.query_norm, d, args, turns);
-    }
     for (std::int64_t g = 0; g < shape.kv_heads; ++g) {
         norm_and_turn(key + g * d, args.key_norm, d, args, turns);
-    }
-    for (std::int64_t j = 0; !args.y.empty() && j < shape.index_heads; ++j) {
-        norm_and_turn(rows.index_query.row(t) + j * di, args.index_query_norm, di, args, turns);
     }
     const std::int64_t width = shape.kv_heads * d;
     const std::int64_t at = (args.first + t) * width;
     store(key, width, args.cache.type, args.cache.keys, at);
     store(value, width, args.cache.type, args.cache.values, at);
+}
+
+// Norms and turns the queries of row t.
+void finish_queries(const op::SparseAttention& args, float* query, float* index_query,
+                    const float* turns) {
+    const op::AttentionShape& shape = args.shape;
+    const std::int64_t d = shape.head_dim;
+    const std::int64_t di = shape.index_dim;
+    for (std::int64_t h = 0; h < shape.heads; ++h) {
+        norm_and_turn(query + h * 2 * d, args.query_norm, d, args, turns);
+    }
+    for (std::int64_t j = 0; j < shape.index_heads; ++j) {
+        norm_and_turn(index_query + j * di, args.index_query_norm, di, args, turns);
+    }
 }
 
 // The key of block b, from raw rows of this call and of the history before it.
@@ -99,45 +105,64 @@ void finish_block(const op::SparseAttention& args, MatrixView<const float> raw, 
     norm_and_turn(key, args.index_key_norm, di, args, turns);
 }
 
+// Finishes the keys of all rows and of the blocks that they complete; raw_to follows.
+void remember(const op::SparseAttention& args, Queue& queue, MatrixView<float> key,
+              MatrixView<const float> value, MatrixView<const float> raw) {
+    const op::AttentionShape& shape = args.shape;
+    const std::int64_t pairs = shape.rotary_pairs;
+    const std::int64_t rows = args.x.rows;
+    const MatrixView<float> turns = queue.matrix(queue.threads(), 2 * pairs);
+    queue.split(rows, 4 * key.cols, [&](std::int64_t begin, std::int64_t end, int thread) {
+        float* own = turns.row(thread);
+        for (std::int64_t t = begin; t < end; ++t) {
+            set_turns(args.first + t, args.inverse_frequency, pairs, own, own + pairs);
+            finish_keys(args, t, key.row(t), value.row(t), own);
+        }
+    });
+    const std::int64_t open = args.first / shape.ratio;
+    const std::int64_t finished = (args.first + rows) / shape.ratio - open;
+    queue.split(finished, 8 * shape.index_dim,
+                [&](std::int64_t begin, std::int64_t end, int thread) {
+                    for (std::int64_t i = begin; i < end; ++i) {
+                        finish_block(args, raw, open + i, turns.row(thread));
+                    }
+                });
+    advance_history(args.raw_from, {args.raw_to, shape.ratio - 1, shape.index_dim}, raw, rows);
+}
+
+// The part of a call that only y needs.
+void answer(const op::SparseAttention& args, Queue& queue) {
+    const std::int64_t pairs = args.shape.rotary_pairs;
+    const std::int64_t rows = args.x.rows;
+    const SparseQueries queries{queue.matrix(rows, args.query.rows),
+                                queue.matrix(rows, args.index_query.rows)};
+    const MatrixView<float> turns = queue.matrix(queue.threads(), 2 * pairs);
+    const MatrixView<float> attended = queue.matrix(rows, args.out.cols);
+    project(queue, args.x, {{args.query, queries.query}, {args.index_query, queries.index_query}});
+    queue.split(rows, 2 * args.query.rows, [&](std::int64_t begin, std::int64_t end, int thread) {
+        float* own = turns.row(thread);
+        for (std::int64_t t = begin; t < end; ++t) {
+            set_turns(args.first + t, args.inverse_frequency, pairs, own, own + pairs);
+            finish_queries(args, queries.query.row(t), queries.index_query.row(t), own);
+        }
+    });
+    attend(args, queue, queries, select_blocks(args, queue, queries), attended);
+    project(queue, attended, {{args.out, args.y}});
+}
+
 }  // namespace
 
 void sparse_attention(const op::SparseAttention& args, device::Queue& queue) {
     Queue& own = begin_op(queue);
     check(args);
-    const op::AttentionShape& shape = args.shape;
-    const std::int64_t count = args.x.rows;
-    const SparseRows rows{
-        .query = own.matrix(count, args.query.rows),
-        .index_query = own.matrix(count, args.index_query.rows),
-        .raw = args.raw_trace.empty() ? own.matrix(count, shape.index_dim) : args.raw_trace};
-    const MatrixView<float> key = own.matrix(count, args.key.rows);
-    const MatrixView<float> value = own.matrix(count, args.value.rows);
-    const MatrixView<float> turns = own.matrix(own.threads(), std::int64_t{2} * shape.rotary_pairs);
-    const MatrixView<float> attended = own.matrix(count, args.out.cols);
-
-    project(own, args.x, {{args.key, key}, {args.value, value}, {args.index_key, rows.raw}});
-    if (!args.y.empty()) {
-        project(own, args.x, {{args.query, rows.query}, {args.index_query, rows.index_query}});
-    }
-    own.split(count, 4 * (args.query.rows + args.key.rows),
-              [&](std::int64_t begin, std::int64_t end, int thread) {
-                  for (std::int64_t t = begin; t < end; ++t) {
-                      finish_row(args, rows, t, key.row(t), value.row(t), turns.row(thread));
-                  }
-              });
-    const std::int64_t open = args.first / shape.ratio;
-    const std::int64_t finished = (args.first + count) / shape.ratio - open;
-    own.split(finished, 8 * shape.index_dim, [&](std::int64_t begin, std::int64_t end, int thread) {
-        for (std::int64_t i = begin; i < end; ++i) {
-            finish_block(args, rows.raw, open + i, turns.row(thread));
-        }
-    });
-    advance_history(args.raw_from, {args.raw_to, shape.ratio - 1, shape.index_dim}, rows.raw,
-                    count);
-
-    if (args.y.empty()) return;
-    attend(args, own, rows, select_blocks(args, own, rows), attended);
-    project(own, attended, {{args.out, args.y}});
+    const std::int64_t rows = args.x.rows;
+    const MatrixView<float> key = own.matrix(rows, args.key.rows);
+    const MatrixView<float> value = own.matrix(rows, args.value.rows);
+    const MatrixView<float> raw =
+        args.raw_trace.empty() ? own.matrix(rows, args.index_key.rows) : args.raw_trace;
+    project(own, args.x, {{args.key, key}, {args.value, value}, {args.index_key, raw}});
+    remember(args, own, key, value, raw);
+    if (!args.y.empty()) answer(args, own);
 }
 
 }  // namespace strata::cpu

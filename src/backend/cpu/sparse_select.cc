@@ -56,7 +56,8 @@ void keep_best(const float* scores, std::int64_t count, std::int64_t kept, float
 
 }  // namespace
 
-Selection select_blocks(const op::SparseAttention& args, Queue& queue, const SparseRows& rows) {
+Selection select_blocks(const op::SparseAttention& args, Queue& queue,
+                        const SparseQueries& queries) {
     const int ratio = args.shape.ratio;
     const std::int64_t kept = args.shape.blocks_kept;
     const std::int64_t all = args.x.rows;
@@ -79,12 +80,12 @@ Selection select_blocks(const op::SparseAttention& args, Queue& queue, const Spa
 
     for (std::int64_t from = 0; from < chosen; from += kGroup) {
         const std::int64_t count = std::min(kGroup, chosen - from);
-        const std::int64_t cost = count * rows.index_query.cols;
+        const std::int64_t cost = count * queries.index_query.cols;
         queue.split(most, cost, [&](std::int64_t begin, std::int64_t end, int thread) {
             for (std::int64_t tile = begin; tile < end; tile += kBlockTile) {
                 const std::int64_t tile_end = std::min(tile + kBlockTile, end);
                 for (std::int64_t r = 0; r < count; ++r) {
-                    score(args, rows.index_query.row(selection.first_row + from + r), tile,
+                    score(args, queries.index_query.row(selection.first_row + from + r), tile,
                           std::min(tile_end, visible(from + r)), product.row(thread),
                           scores.row(r));
                 }
