@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/output.h"
 
 namespace strata::cli {
@@ -31,8 +32,8 @@ constexpr std::array kCommands = {
 };
 
 constexpr const char* kFooter =
-    "Whole numbers take units: k, M, G, T, KiB, MiB, GiB and TiB are powers of 1024, KB, MB, GB "
-    "and TB powers of 1000.\n"
+    "Whole numbers take units: k, M, G, T, KiB, MiB, GiB and TiB are powers of 1024,\n"
+    "KB, MB, GB and TB powers of 1000.\n"
     "Exit status: 0 done, 1 failed, 2 wrong use.";
 
 // Names that came in on the command line may hold anything; a message is one line.
@@ -58,6 +59,7 @@ int parse_and_run(int argc, const char* const* argv) {
     app.set_version_flag("--version", "strata " STRATA_VERSION);
     app.require_subcommand(1);
     app.footer(kFooter);
+    app.formatter(help_format());
     Run chosen;
     for (const Command& command : kCommands) {
         CLI::App* sub = app.add_subcommand(command.name, command.help);
@@ -69,7 +71,7 @@ int parse_and_run(int argc, const char* const* argv) {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp&) {
         const auto used = app.get_subcommands();
-        return ended(print(used.empty() ? app.help() : used.front()->help()));
+        return ended(print(used.empty() ? app.help() : used.front()->help("strata")));
     } catch (const CLI::CallForVersion&) {
         return ended(print("strata " STRATA_VERSION "\n"));
     } catch (const CLI::ParseError& error) {

@@ -29,11 +29,12 @@ void add_sampling_options(Options& options, SamplingOptions* to) {
         "Temperature; 0 takes the likeliest token each time (default for this and the next "
         "three: what the model's file says, else 0 and no limits)");
     options.integer("--top-k", {0, INT32_MAX}, &to->top_k,
-                    "Draw among the K likeliest tokens; 0: among all");
+                    "Draw among the N likeliest tokens; 0: among all (default: 0)");
     options.real("--top-p", &to->top_p,
-                 "Draw among the fewest tokens whose probabilities reach this sum; 1: among all");
+                 "Draw among the fewest tokens whose probabilities reach this sum (default: "
+                 "1, all)");
     options.real("--min-p", &to->min_p,
-                 "Leave out tokens less likely than this times the likeliest; 0: none");
+                 "Leave out tokens less likely than this times the likeliest (default: 0, none)");
     options.real("--repeat-penalty", &to->repeat_penalty,
                  "Divide positive logits of tokens seen before by this, multiply negative ones "
                  "(default: 1)");

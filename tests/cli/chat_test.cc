@@ -1,0 +1,88 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "tests/cli/expect.h"
+#include "tests/cli/models.h"
+#include "tests/cli/run_binary.h"
+
+namespace strata::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Ran chat(const Words& more, const std::string& input = "") {
+    Words words = {"chat", "-m", talking().path(), "--temp", "0"};
+    words.insert(words.end(), more.begin(), more.end());
+    RunOptions options;
+    options.input = input;
+    return run_strata(words, options);
+}
+
+TEST(Chat, one_question_is_answered_and_the_program_ends) {
+    const Ran ran = chat({"-p", "what is it?", "-n", "12"});
+    expect_done(ran);
+    EXPECT_GT(ran.out.size(), 4U);
+    EXPECT_TRUE(ran.out.ends_with("\n"));
+}
+
+TEST(Chat, a_pipe_is_a_conversation_one_line_a_turn) {
+    const std::string alone = chat({"-n", "12"}, "what is it?\n").out;
+    EXPECT_EQ(alone, chat({"-p", "what is it?", "-n", "12"}).out);
+    const Ran both = chat({"-n", "12"}, "what is it?\r\n\nwhat is it?");
+    expect_done(both);
+    EXPECT_EQ(both.out.substr(0, alone.size()), alone);
+    EXPECT_GT(both.out.size(), alone.size());
+    EXPECT_NE(both.out, alone + alone) << "the second turn has the first before it";
+}
+
+TEST(Chat, clear_forgets_and_exit_ends) {
+    const std::string alone = chat({"-n", "12"}, "what is it?\n").out;
+    const Ran ran = chat({"-n", "12"}, "what is it?\n/clear\nwhat is it?\n/exit\nmore\n");
+    expect_done(ran);
+    EXPECT_EQ(ran.out, alone + alone);
+}
+
+TEST(Chat, help_lists_the_commands) {
+    const Ran ran = chat({}, "/help\n");
+    expect_done(ran);
+    for (const char* command : {"/clear", "/exit", "/help"}) {
+        EXPECT_NE(ran.out.find(command), std::string::npos);
+    }
+}
+
+TEST(Chat, what_was_asked_for_changes_the_answer) {
+    const std::string plain = chat({"-p", "what is it?", "-n", "12"}).out;
+    EXPECT_NE(chat({"-p", "what is it?", "-n", "12", "--system", "be brief"}).out, plain);
+    EXPECT_NE(chat({"-p", "what is it?", "-n", "12", "--think"}).out, plain);
+    EXPECT_EQ(chat({"-p", "what is it?", "-n", "12", "--no-think"}).out, plain);
+}
+
+TEST(Chat, a_full_context_is_an_error_with_the_numbers) {
+    const Ran full = chat({"-c", "64"}, "what is it?\nand then?\n");
+    EXPECT_EQ(full.status, 1);
+    EXPECT_NE(full.err.find("the context is full"), std::string::npos) << full.err;
+    EXPECT_EQ(std::count(full.err.begin(), full.err.end(), '\n'), 1);
+    expect_failed(chat({"-c", "8", "-p", "what is it that does not fit?"}), "context of 8");
+}
+
+TEST(Chat, an_interrupt_ends_the_answer) {
+    RunOptions options;
+    options.signal_at_output = SIGINT;
+    const Ran ran = run_strata(
+        {"chat", "-m", talking().path(), "--temp", "1", "--seed", "1", "-p", "what is it?"},
+        options);
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_EQ(ran.err, "strata: interrupted\n");
+    EXPECT_TRUE(ran.out.ends_with("\n"));
+}
+
+TEST(Chat, a_model_without_a_tokenizer_cannot_chat) {
+    expect_failed(run_strata({"chat", "-m", tiny().path(), "-p", "hello"}), "no tokenizer");
+}
+
+}  // namespace
+}  // namespace strata::test

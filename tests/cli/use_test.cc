@@ -1,0 +1,164 @@
+// What the command line takes and refuses, before any model is read.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cli/expect.h"
+#include "tests/cli/run_binary.h"
+#include "tests/support/temp_dir.h"
+
+namespace strata::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+const Words kCommands = {"generate", "chat", "logits", "features", "draft", "convert", "inspect"};
+
+TEST(Use, help_names_every_command_and_each_has_its_own) {
+    const Ran all = run_strata({"--help"});
+    expect_done(all);
+    for (const std::string& command : kCommands) {
+        EXPECT_NE(all.out.find("\n  " + command), std::string::npos) << command;
+        const Ran one = run_strata({command, "--help"});
+        expect_done(one);
+        EXPECT_NE(one.out.find("strata " + command), std::string::npos) << one.out;
+    }
+}
+
+TEST(Use, help_fits_a_terminal) {
+    for (const std::string& command : kCommands) {
+        const std::string help = run_strata({command, "--help"}).out;
+        for (std::size_t at = 0; at < help.size();) {
+            const std::size_t end = help.find('\n', at);
+            EXPECT_LE(end - at, 100U) << help.substr(at, end - at);
+            at = end + 1;
+        }
+    }
+}
+
+TEST(Use, the_version_is_one_line) {
+    const Ran ran = run_strata({"--version"});
+    expect_done(ran);
+    EXPECT_EQ(ran.out, "strata " STRATA_VERSION "\n");
+}
+
+TEST(Use, commands_and_options_that_are_not_there_are_wrong_use) {
+    expect_wrong_use(run_strata({}), "subcommand is required");
+    for (const char* command : {"serve", "quantize", "dflash-head", "synth", "bench", "eval", "fit",
+                                "setup", "calibrate", "doctor", "generat", "--nope", ""}) {
+        expect_wrong_use(run_strata({command}), "");
+    }
+    for (const std::string& command : kCommands) {
+        expect_wrong_use(run_strata({command, "--nope"}), "");
+    }
+    expect_wrong_use(
+        run_strata({"draft", "-m", "x", "--dflash", "y", "--tokens", "1", "--anchor", "1"}),
+        "--dflash");
+    expect_wrong_use(run_strata({"inspect", "one.gguf", "two.gguf"}), "two.gguf");
+    expect_wrong_use(run_strata({"inspect", "one.gguf", "generate"}), "generate");
+}
+
+TEST(Use, what_a_command_needs_is_asked_for) {
+    expect_wrong_use(run_strata({"generate", "-p", "x"}), "--model");
+    expect_wrong_use(run_strata({"generate", "-m", "x"}), "one of -p, -f and --tokens");
+    expect_wrong_use(run_strata({"generate", "-m", "x", "-p", "x", "--tokens", "1"}),
+                     "more than one prompt");
+    expect_wrong_use(run_strata({"generate", "-m"}), "--model");
+    expect_wrong_use(run_strata({"generate", "-m", "x", "-m", "y", "-p", "x"}), "--model");
+    expect_wrong_use(run_strata({"chat"}), "--model");
+    expect_wrong_use(run_strata({"chat", "-m", "x", "--think", "--no-think"}), "--no-think");
+    expect_wrong_use(run_strata({"chat", "-m", "x", "-p", ""}), "-p is empty");
+    expect_wrong_use(run_strata({"logits", "-m", "x", "-o", "y"}), "--tokens");
+    expect_wrong_use(run_strata({"logits", "-m", "x", "--tokens", "1"}), "--output");
+    expect_wrong_use(run_strata({"features", "-m", "x", "--tokens", "1", "-o", "y"}), "--layers");
+    expect_wrong_use(run_strata({"draft", "-m", "x", "--mtp", "--tokens", "1"}), "--anchor");
+    expect_wrong_use(run_strata({"draft", "-m", "x", "--tokens", "1", "--anchor", "1"}), "--mtp");
+    expect_wrong_use(
+        run_strata({"draft", "-m", "x", "--mtp", "y", "--tokens", "1", "--anchor", "1"}), "'y'");
+    expect_wrong_use(run_strata({"convert", "-o", "x"}), "DIR");
+    expect_wrong_use(run_strata({"convert", "x"}), "--output");
+    expect_wrong_use(run_strata({"inspect"}), "FILE");
+}
+
+TEST(Use, a_value_that_no_run_can_use_is_wrong_use) {
+    const std::vector<Words> cases = {{"-n", "-1"},
+                                      {"-n", "1e3"},
+                                      {"-n", ""},
+                                      {"--temp", "nan"},
+                                      {"--temp", "-0.1"},
+                                      {"--temp", "inf"},
+                                      {"--temp", "1e999"},
+                                      {"--top-k", "-1"},
+                                      {"--top-p", "1.5"},
+                                      {"--top-p", "nan"},
+                                      {"--min-p", "-1"},
+                                      {"--min-p", "2"},
+                                      {"--seed", "-1"},
+                                      {"--seed", "18446744073709551616"},
+                                      {"--repeat-penalty", "0"},
+                                      {"--repeat-penalty", "-1"},
+                                      {"--repeat-last-n", "-2"},
+                                      {"--threads", "0"},
+                                      {"--threads", "1000000000000"},
+                                      {"--context", "0"},
+                                      {"--context", "99999999999999999999"},
+                                      {"--chunk", "0"},
+                                      {"--chunk", "4097"},
+                                      {"--kv", "f64"},
+                                      {"--prompt-form", ""},
+                                      {"--stop", ""},
+                                      {"--draft", "mtp"},
+                                      {"--draft", "dflash"},
+                                      {"--draft", "suffix"},
+                                      {"--draft", "nonsense"}};
+    for (const Words& one : cases) {
+        Words words = {"generate", "-m", "missing.gguf", "-p", "x"};
+        words.insert(words.end(), one.begin(), one.end());
+        SCOPED_TRACE(one[0] + " " + one[1]);
+        expect_wrong_use(run_strata(words), one[0]);
+    }
+}
+
+TEST(Use, window_rows_and_confidence_have_their_ranges) {
+    const Words logits = {"logits", "-m", "x", "--tokens", "1", "-o", "y"};
+    for (const char* window : {"0", "17", "-1", "x"}) {
+        Words words = logits;
+        words.insert(words.end(), {"--window", window});
+        expect_wrong_use(run_strata(words), "--window");
+    }
+    const Words draft = {"draft", "-m", "x", "--mtp", "--tokens", "1", "--anchor", "1"};
+    for (const char* rows : {"1", "0", "17"}) {
+        Words words = draft;
+        words.insert(words.end(), {"--rows", rows});
+        expect_wrong_use(run_strata(words), "--rows");
+    }
+    for (const char* least : {"-0.1", "1.1", "nan"}) {
+        Words words = draft;
+        words.insert(words.end(), {"--spec-min-p", least});
+        expect_wrong_use(run_strata(words), "--spec-min-p");
+    }
+    expect_wrong_use(run_strata({"draft", "-m", "x", "--mtp", "--tokens", "1", "--anchor", "-1"}),
+                     "--anchor");
+}
+
+TEST(Use, a_list_of_tokens_says_which_item_is_wrong) {
+    const TempDir directory;
+    write_file(directory / "ids", "1\n2\nthree\n");
+    write_file(directory / "empty", "");
+    expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", "1,,2"}), "token id 2");
+    expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", "1,99999999999"}),
+                     "'99999999999'");
+    expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", ""}), "no token id");
+    expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", "@" + directory / "ids"}),
+                     "'three'");
+    expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", "@" + directory / "empty"}),
+                     "no token id");
+    expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", "@" + directory / "none"}),
+                     "No such file");
+    expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", "@" + directory.path()}),
+                     "directory");
+}
+
+}  // namespace
+}  // namespace strata::test
