@@ -1,0 +1,88 @@
+// op/delta_net.h: both forms, and the replay of a whole window.
+
+#include "bench/op/families.h"
+
+namespace strata::bench {
+namespace {
+
+op::DeltaNet make_args(Bed& bed, const Options& options, std::int64_t rows, op::DeltaForm form) {
+    op::DeltaNet args;
+    args.shape =
+        options.smoke ? op::DeltaShape{2, 6, 32, 32, 4} : op::DeltaShape{16, 48, 128, 128, 4};
+    const std::int64_t width = options.smoke ? 64 : 2560;
+    const op::DeltaShape& shape = args.shape;
+    const std::int64_t channels = shape.channels();
+    const std::int64_t memory =
+        std::int64_t{1} * shape.value_heads * shape.key_dim * shape.value_dim;
+    const std::int64_t history = (shape.kernel - 1) * channels;
+    args.x = bed.matrix(rows, width);
+    args.qkv = bed.weight(quant::Type::q8_0, channels, width);
+    args.gate = bed.weight(quant::Type::q8_0, shape.value_width(), width);
+    args.beta_weight = bed.weight(quant::Type::bf16, shape.value_heads, width);
+    args.alpha_weight = bed.weight(quant::Type::bf16, shape.value_heads, width);
+    args.conv = bed.floats(channels * shape.kernel);
+    args.decay_rate = bed.floats(shape.value_heads, -1, 0);
+    args.decay_bias = bed.floats(shape.value_heads);
+    args.norm = bed.floats(shape.value_dim, 0.5, 1.5);
+    args.out = bed.weight(quant::Type::q8_0, width, shape.value_width());
+    args.form = form;
+    args.epsilon = 1e-6f;
+    args.from = {bed.floats(memory), bed.floats(history)};
+    args.to = {bed.zeros(memory), bed.zeros(history)};
+    args.trace = {bed.matrix(rows, channels), bed.matrix(rows, channels),
+                  bed.matrix(rows, shape.value_heads), bed.matrix(rows, shape.value_heads)};
+    args.y = bed.matrix(rows, width);
+    return args;
+}
+
+double state_bytes(const op::DeltaShape& shape) {
+    return 4.0 * (static_cast<double>(shape.value_heads) * shape.key_dim * shape.value_dim +
+                  static_cast<double>(shape.kernel - 1) * shape.channels());
+}
+
+void delta_net(benchmark::State& state, const Options& options, std::int64_t rows,
+               op::DeltaForm form) {
+    Bed bed(options, "delta_net");
+    const op::DeltaNet args = make_args(bed, options, rows, form);
+    measure(
+        state, options, bed, [&] { bed.ops().delta_net(args, bed.queue()); }, args.y,
+        [&] {
+            return bytes_of({args.qkv, args.gate, args.beta_weight, args.alpha_weight, args.out}) +
+                   2 * state_bytes(args.shape) +
+                   4.0 * static_cast<double>(args.x.size() + args.y.size() +
+                                             2 * args.trace.projected.size());
+        });
+}
+
+void delta_replay(benchmark::State& state, const Options& options, std::int64_t rows) {
+    Bed bed(options, "delta_replay");
+    const op::DeltaNet window = make_args(bed, options, rows, op::DeltaForm::recurrent);
+    bed.ops().delta_net(window, bed.queue());
+    const op::DeltaReplay args{window.trace, rows, window.shape, window.order, window.to};
+    const std::int64_t memory =
+        std::int64_t{1} * args.shape.value_heads * args.shape.key_dim * args.shape.value_dim;
+    measure(
+        state, options, bed, [&] { bed.ops().delta_replay(args, bed.queue()); },
+        {args.state.memory, 1, memory},
+        [&] {
+            return 2 * state_bytes(args.shape) +
+                   4.0 * static_cast<double>(args.trace.convolved.size());
+        });
+}
+
+}  // namespace
+
+void register_delta_net(const Options& options) {
+    using State = benchmark::State;
+    register_rows(options, "delta_net_recurrent", [options](State& state, std::int64_t rows) {
+        delta_net(state, options, rows, op::DeltaForm::recurrent);
+    });
+    register_rows(options, "delta_net_chunked", [options](State& state, std::int64_t rows) {
+        delta_net(state, options, rows, op::DeltaForm::chunked);
+    });
+    register_rows(options, "delta_replay", [options](State& state, std::int64_t rows) {
+        delta_replay(state, options, rows);
+    });
+}
+
+}  // namespace strata::bench
