@@ -58,7 +58,7 @@ struct AttentionShape {
 //           start are not read). raw_to: the same for first + T; may be raw_from's memory.
 //           raw_trace [T, di], where given, gets the raw rows, for ShiftHistory.
 // Effects   Writes y, cache rows first .. first+T-1, the block keys that those rows complete, raw_to
-//           and raw_trace. Reads cache rows below first and block keys of blocks below first div ratio.
+//           and raw_trace. Reads cache rows below first, block keys of blocks below first div ratio.
 //           y may be empty: then nothing that only y needs is computed.
 // Numerics  F32 sums; Tolerance::attention. Row t is bit-identical whatever T is.
 struct SparseAttention {
