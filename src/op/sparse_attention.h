@@ -53,11 +53,11 @@ struct AttentionShape {
 // H*d];
 //           index_query [HI*di, D]; index_key [di, D]; inverse_frequency P; y [T, D].
 //           first + T <= cache.context.
-// History   raw_from [ratio-1, di]: raw rows first-ratio+1 .. first-1, oldest first (rows before the
-//           start are not read). raw_to: the same for first + T; may be raw_from's memory.
+// History   raw_from [ratio-1, di]: raw rows first-ratio+1 .. first-1, oldest first (rows before
+//           the start are not read). raw_to: the same for first + T; may be raw_from's memory.
 //           raw_trace [T, di], where given, gets the raw rows, for ShiftHistory.
-// Effects   Writes y, cache rows first .. first+T-1, the block keys that those rows complete, raw_to
-//           and raw_trace. Reads cache rows below first and the keys of blocks before first.
+// Effects   Writes y, cache rows first .. first+T-1, the block keys that those rows complete,
+//           raw_to and raw_trace. Reads cache rows below first and the keys of blocks before first.
 //           y may be empty: then nothing that only y needs is computed.
 // Numerics  F32 sums; Tolerance::attention. Row t is bit-identical whatever T is.
 struct SparseAttention {
