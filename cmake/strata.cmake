@@ -5,10 +5,11 @@ target_include_directories(strata_flags INTERFACE ${PROJECT_SOURCE_DIR}/src
                                                   ${PROJECT_SOURCE_DIR}/include)
 # Contraction is off so that one formula rounds the same in every translation unit.
 target_compile_options(strata_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-                                              -Wno-sign-conversion -Wno-missing-field-initializers -ffp-contract=off)
+                                              -Wno-sign-conversion
+                                              -Wno-missing-field-initializers -ffp-contract=off)
 # With sanitizers most of a build is code generation, so only the folders with long loops are
-# optimised. A null reference ends in a signal that AddressSanitizer reports as well, and nothing here
-# asks for dynamic types, so those two checks, which cost a third of the time, are left out.
+# optimised. A null reference ends in a signal that AddressSanitizer reports as well, and nothing
+# here asks for dynamic types: those two checks, which cost a third of the time, are left out.
 set(strata_optimised_with_sanitizers backend_cpu quant op_oracle)
 if(STRATA_SANITIZE)
     target_compile_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZE}

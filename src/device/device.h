@@ -12,8 +12,8 @@ namespace strata::device {
 
 class Device;
 
-// Owns one block of device memory, aligned to kBufferAlignment. Movable; freed on destruction, which
-// must come before the device's.
+// Owns one block of device memory, aligned to kBufferAlignment. Movable; freed on destruction,
+// which must come before the device's.
 class Buffer {
   public:
     Buffer() = default;
@@ -38,7 +38,8 @@ class Buffer {
 
 inline constexpr std::size_t kBufferAlignment = 64;
 
-// Work submitted to one queue runs in order. Each backend derives its own (a stream, a thread pool).
+// Work submitted to one queue runs in order. Each backend derives its own (a stream, some
+// threads).
 class Queue {
   public:
     virtual ~Queue() = default;
