@@ -3,7 +3,6 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <iterator>
 #include <vector>
 
 #include "base/check.h"

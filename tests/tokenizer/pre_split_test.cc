@@ -40,12 +40,11 @@ CharClass named_class(char32_t code, char name) {
 TEST(PreSplit, every_code_point_has_the_class_that_the_reference_gives_it) {
     std::vector<CharClass> wanted(0x110000, CharClass::other);
     std::istringstream lines(read_data("classes.txt"));
-    char32_t first = 0;
     int ranges = 0;
     std::uint32_t begin = 0;
     std::uint32_t end = 0;
     for (char name = 0; lines >> std::hex >> begin >> end >> name; ++ranges) {
-        for (first = begin; first <= end; ++first) wanted[first] = named_class(first, name);
+        for (char32_t code = begin; code <= end; ++code) wanted[code] = named_class(code, name);
     }
     ASSERT_GT(ranges, 1000);
     for (char32_t code = 0; code < 0x110000; ++code) {

@@ -39,10 +39,15 @@ std::string repeated(const std::string& unit) {
     return text;
 }
 
-class LongText : public testing::TestWithParam<const char*> {};
+struct Unit {
+    const char* name;
+    const char* text;
+};
+
+class LongText : public testing::TestWithParam<Unit> {};
 
 TEST_P(LongText, is_encoded_in_time_and_comes_back) {
-    const std::string text = repeated(GetParam());
+    const std::string text = repeated(GetParam().text);
     const Tokenizer& tokenizer = fixture_tokenizer();
     const auto begin = std::chrono::steady_clock::now();
     std::vector<TokenId> ids;
@@ -53,11 +58,31 @@ TEST_P(LongText, is_encoded_in_time_and_comes_back) {
     EXPECT_TRUE(tokenizer.decode(ids) == to_nfc(text));
 }
 
-INSTANTIATE_TEST_SUITE_P(TenMegabytes, LongText,
-                         testing::Values("a", "th", "inreasontedly", "\u0301", "\u0301\u0323",
-                                         "a\u0301", " ", "7", "\n", " \n", "\r\n", "\t", "!", "'",
-                                         "漢", "\U0001F468\u200d", "\xFF", "\u0085", " x",
-                                         "<|im_end|"));
+constexpr Unit kUnits[] = {
+    {"one_letter", "a"},
+    {"two_letters", "th"},
+    {"a_word", "inreasontedly"},
+    {"one_mark", "\u0301"},
+    {"marks_out_of_order", "\u0301\u0323"},
+    {"letters_that_compose", "a\u0301"},
+    {"spaces", " "},
+    {"digits", "7"},
+    {"newlines", "\n"},
+    {"spaces_and_newlines", " \n"},
+    {"crlf", "\r\n"},
+    {"tabs", "\t"},
+    {"next_lines", "\u0085"},
+    {"words", " x"},
+    {"punctuation", "!"},
+    {"apostrophes", "'"},
+    {"ideographs", "漢"},
+    {"joined_emoji", "\U0001F468\u200d"},
+    {"broken_bytes", "\xFF"},
+    {"beginnings_of_an_added_token", "<|im_end|"},
+};
+
+INSTANTIATE_TEST_SUITE_P(TenMegabytes, LongText, testing::ValuesIn(kUnits),
+                         [](const auto& unit) { return std::string(unit.param.name); });
 
 TEST(TokenizerLongText, a_deeply_nested_tokenizer_json_is_an_error_on_a_small_stack) {
     const std::string json = "{\"model\":" + std::string(kBytes, '[');

@@ -1,4 +1,4 @@
-"""Makes the fixture of tests/tokenizer with the `tokenizers` library from PyPI (0.23).
+r"""Makes the fixture of tests/tokenizer with the `tokenizers` library from PyPI (0.23).
 
   python tokenizer_fixture.py fixture OUT_DIR    trains a small tokenizer and writes tokenizer.json,
                                                  cases.txt, classes.txt
