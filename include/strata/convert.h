@@ -25,8 +25,8 @@ struct ConvertRequest {
     bool no_mtp = false;
 };
 
-// Bytes written and in all.
-using ConvertProgress = std::function<void(std::int64_t done, std::int64_t total)>;
+// Bytes written and in all. False ends the conversion with an error.
+using ConvertProgress = std::function<bool(std::int64_t done, std::int64_t total)>;
 
 // Writes request.output whole or not at all. Errors name the file, tensor or key, what was found
 // and what was wanted.

@@ -2,6 +2,7 @@
 #include "strata/convert.h"
 #include "cli/command.h"
 #include "cli/guard.h"
+#include "cli/interrupt.h"
 #include "cli/output.h"
 
 namespace strata::cli {
@@ -10,8 +11,10 @@ namespace {
 Status run(const ConvertRequest& request) {
     STRATA_TRY(guard_checkpoint(request.output, request.directory));
     Progress progress("convert");
-    return convert_checkpoint(request, [&progress](std::int64_t done, std::int64_t total) {
+    const Interrupt interrupt;
+    return convert_checkpoint(request, [&](std::int64_t done, std::int64_t total) {
         progress.show(done, total);
+        return !interrupt.seen();
     });
 }
 

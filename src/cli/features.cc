@@ -53,13 +53,13 @@ Status run(const Features& options) {
     const std::int64_t width = static_cast<std::int64_t>(layers.size()) * engine->info().hidden;
     Progress progress("features");
     std::int64_t done = 0;
-    STRATA_TRY(
-        engine->features(*options.tokens, layers, [&](std::span<const float> values) -> Status {
-            STRATA_TRY(interrupt.status());
-            done += static_cast<std::int64_t>(values.size()) / width;
-            progress.show(done, static_cast<std::int64_t>(options.tokens->size()));
-            return write_halves(&rows, values);
-        }));
+    const auto write = [&](std::span<const float> values) -> Status {
+        STRATA_TRY(interrupt.status());
+        done += static_cast<std::int64_t>(values.size()) / width;
+        progress.show(done, static_cast<std::int64_t>(options.tokens->size()));
+        return write_halves(&rows, values);
+    };
+    STRATA_TRY(engine->features(*options.tokens, layers, write));
     STRATA_TRY(write_index(&index, *options.tokens));
     STRATA_TRY(rows.commit());
     const Status status = index.commit();

@@ -34,12 +34,13 @@ Status run(const Logits& options) {
     request.head = options.head == 0 ? LogitsHead::main : LogitsHead::mtp;
     Progress progress("logits");
     std::int64_t rows_done = 0;
-    STRATA_TRY(engine->logits(request, [&](std::span<const float> rows) -> Status {
+    const auto write = [&](std::span<const float> rows) -> Status {
         STRATA_TRY(interrupt.status());
         rows_done += static_cast<std::int64_t>(rows.size()) / engine->info().vocabulary;
         progress.show(rows_done, static_cast<std::int64_t>(request.tokens.size()));
         return file.write(std::as_bytes(rows));
-    }));
+    };
+    STRATA_TRY(engine->logits(request, write));
     return file.commit();
 }
 

@@ -53,7 +53,8 @@ void Options::flag(const std::string& names, bool* to, const std::string& help) 
 
 Options::Added Options::text(const std::string& names, const std::string& value, std::string* to,
                              const std::string& help) {
-    return Added(add(names, value, help, [to](const std::string& text) -> Status {
+    return Added(add(names, value, help, [value, to](const std::string& text) -> Status {
+        if (text.empty()) return STRATA_ERROR("it is empty, and ", value, " is wanted");
         *to = text;
         return Ok{};
     }));

@@ -36,8 +36,10 @@ class Options {
     explicit Options(CLI::App& app) : app_(app) {}
 
     void flag(const std::string& names, bool* to, const std::string& help);
+    // A text that may not be empty.
     Added text(const std::string& names, const std::string& value, std::string* to,
                const std::string& help);
+    // One that may.
     Added text(const std::string& names, const std::string& value, std::optional<std::string>* to,
                const std::string& help);
     // May be given without its value, which is then empty.

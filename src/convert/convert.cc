@@ -91,9 +91,12 @@ class Progress {
         : options_(options) {
         for (const Output& output : outputs) total_ += output.recipe.rows() * output.row_bytes;
     }
-    void add(std::uint64_t bytes, std::string_view tensor) {
+    // Error: the caller wants no more.
+    Status add(std::uint64_t bytes, std::string_view tensor) {
         done_ += bytes;
-        if (options_.progress) options_.progress(done_, total_, tensor);
+        if (!options_.progress || options_.progress(done_, total_, tensor)) return Ok{};
+        return STRATA_ERROR("the conversion was interrupted after ", done_, " of ", total_,
+                            " bytes");
     }
 
   private:
@@ -117,7 +120,7 @@ Status write_tensor(const Output& output, gguf::Writer& writer, Progress& progre
         STRATA_TRY(check_range(output, values));
         encode(values.data(), bytes.data(), static_cast<std::int64_t>(values.size()));
         STRATA_TRY(writer.write_tensor_data(bytes));
-        progress.add(bytes.size(), output.recipe.spec.name);
+        STRATA_TRY(progress.add(bytes.size(), output.recipe.spec.name));
     }
     return Ok{};
 }

@@ -21,8 +21,8 @@ struct ConvertOptions {
     bool mtp = true;
     // general.name; empty: the directory's name.
     std::string name;
-    // After every piece: bytes written, bytes in all, the tensor's name.
-    std::function<void(std::uint64_t done, std::uint64_t total, std::string_view tensor)> progress;
+    // After every piece: bytes written, bytes in all, the tensor's name. False ends the conversion.
+    std::function<bool(std::uint64_t done, std::uint64_t total, std::string_view tensor)> progress;
 };
 
 // Reads and writes a few rows at a time, so memory does not grow with the model. The output appears

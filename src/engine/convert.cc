@@ -35,7 +35,7 @@ Status convert_checkpoint(const ConvertRequest& request, const ConvertProgress& 
     STRATA_TRY(read_type(request.table, &options.types.table));
     if (progress) {
         options.progress = [&progress](std::uint64_t done, std::uint64_t total, std::string_view) {
-            progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));
+            return progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));
         };
     }
     return convert::convert_checkpoint(options);

@@ -79,8 +79,8 @@ TEST_P(Answers, logits_are_the_references) {
 }
 
 TEST_P(Answers, mtp_logits_are_the_references) {
-    for (const std::string& prompt : {"short", "eos", "long"}) {
-        const auto want = golden_.floats(prompt + std::string(".mtp_logits"));
+    for (const std::string prompt : {"short", "eos", "long"}) {
+        const auto want = golden_.floats(prompt + ".mtp_logits");
         expect_near(prompt, logits(prompt, {"--head", "mtp", "--kv", "f32"}), want, kFloatPart);
         expect_near(prompt, logits(prompt, {"--head", "mtp"}), want, kHalfPart);
     }
@@ -90,7 +90,7 @@ TEST_P(Answers, rows_of_a_window_have_the_bits_of_rows_alone) {
     const auto bits = [](const std::vector<float>& values) {
         return std::string(reinterpret_cast<const char*>(values.data()), 4 * values.size());
     };
-    for (const std::string& head : {"main", "mtp"}) {
+    for (const std::string head : {"main", "mtp"}) {
         const std::vector<float> alone = logits("long", {"--window", "1", "--head", head});
         for (const char* window : {"2", "3", "5", "8", "16"}) {
             const auto rows =
@@ -183,7 +183,7 @@ TEST_P(Answers, drafts_of_the_mtp_layer_are_the_references) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Answers, testing::Values(Case{"tiny", tiny}, Case{"odd", odd}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace
 }  // namespace strata::test

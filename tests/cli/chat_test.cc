@@ -15,7 +15,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 Ran chat(const Words& more, const std::string& input = "") {
-    Words words = {"chat", "-m", talking().path(), "--temp", "0"};
+    Words words = {"chat", "-m", talking().path(), "--temp", "1.5", "--seed", "4"};
     words.insert(words.end(), more.begin(), more.end());
     RunOptions options;
     options.input = input;

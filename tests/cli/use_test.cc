@@ -82,41 +82,48 @@ TEST(Use, what_a_command_needs_is_asked_for) {
 }
 
 TEST(Use, a_value_that_no_run_can_use_is_wrong_use) {
-    const std::vector<Words> cases = {{"-n", "-1"},
-                                      {"-n", "1e3"},
-                                      {"-n", ""},
-                                      {"--temp", "nan"},
-                                      {"--temp", "-0.1"},
-                                      {"--temp", "inf"},
-                                      {"--temp", "1e999"},
-                                      {"--top-k", "-1"},
-                                      {"--top-p", "1.5"},
-                                      {"--top-p", "nan"},
-                                      {"--min-p", "-1"},
-                                      {"--min-p", "2"},
-                                      {"--seed", "-1"},
-                                      {"--seed", "18446744073709551616"},
-                                      {"--repeat-penalty", "0"},
-                                      {"--repeat-penalty", "-1"},
-                                      {"--repeat-last-n", "-2"},
-                                      {"--threads", "0"},
-                                      {"--threads", "1000000000000"},
-                                      {"--context", "0"},
-                                      {"--context", "99999999999999999999"},
-                                      {"--chunk", "0"},
-                                      {"--chunk", "4097"},
-                                      {"--kv", "f64"},
-                                      {"--prompt-form", ""},
-                                      {"--stop", ""},
-                                      {"--draft", "mtp"},
-                                      {"--draft", "dflash"},
-                                      {"--draft", "suffix"},
-                                      {"--draft", "nonsense"}};
-    for (const Words& one : cases) {
-        Words words = {"generate", "-m", "missing.gguf", "-p", "x"};
-        words.insert(words.end(), one.begin(), one.end());
-        SCOPED_TRACE(one[0] + " " + one[1]);
-        expect_wrong_use(run_strata(words), one[0]);
+    const struct {
+        const char* option;
+        const char* value;
+        const char* named;
+    } cases[] = {{"-n", "-1", "--max-tokens"},
+                 {"-n", "1e3", "--max-tokens"},
+                 {"-n", "", "--max-tokens"},
+                 {"-m", "", "--model"},
+                 {"--temp", "nan", "--temp"},
+                 {"--temp", "inf", "--temp"},
+                 {"--temp", "1e999", "--temp"},
+                 {"--temp", "-0.1", "temperature is -0.1"},
+                 {"--temp", "1e300", "temperature is 1e+300"},
+                 {"--top-k", "-1", "--top-k"},
+                 {"--top-p", "1.5", "top-p is 1.5"},
+                 {"--top-p", "nan", "--top-p"},
+                 {"--min-p", "-1", "min-p is -1"},
+                 {"--min-p", "2", "min-p is 2"},
+                 {"--seed", "-1", "--seed"},
+                 {"--seed", "18446744073709551616", "--seed"},
+                 {"--repeat-penalty", "0", "repeat penalty is 0"},
+                 {"--repeat-penalty", "-1", "repeat penalty is -1"},
+                 {"--repeat-last-n", "-2", "--repeat-last-n"},
+                 {"--threads", "0", "--threads"},
+                 {"--threads", "1000000000000", "--threads"},
+                 {"--context", "0", "--context"},
+                 {"--context", "99999999999999999999", "--context"},
+                 {"--chunk", "0", "--chunk"},
+                 {"--chunk", "4097", "--chunk"},
+                 {"--kv", "f64", "--kv"},
+                 {"--prompt-form", "", "--prompt-form"},
+                 {"--stop", "", "--stop"},
+                 {"--draft", "mtp", "--draft"},
+                 {"--draft", "dflash", "--draft"},
+                 {"--draft", "suffix", "--draft"},
+                 {"--draft", "nonsense", "--draft"}};
+    for (const auto& one : cases) {
+        Words words = {"generate", "-p", "x"};
+        if (std::string(one.option) != "-m") words.insert(words.end(), {"-m", "missing.gguf"});
+        words.insert(words.end(), {one.option, one.value});
+        SCOPED_TRACE(std::string(one.option) + " " + one.value);
+        expect_wrong_use(run_strata(words), one.named);
     }
 }
 
@@ -146,18 +153,17 @@ TEST(Use, a_list_of_tokens_says_which_item_is_wrong) {
     const TempDir directory;
     write_file(directory / "ids", "1\n2\nthree\n");
     write_file(directory / "empty", "");
-    expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", "1,,2"}), "token id 2");
-    expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", "1,99999999999"}),
-                     "'99999999999'");
-    expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", ""}), "no token id");
-    expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", "@" + directory / "ids"}),
-                     "'three'");
-    expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", "@" + directory / "empty"}),
-                     "no token id");
-    expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", "@" + directory / "none"}),
-                     "No such file");
-    expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", "@" + directory.path()}),
-                     "directory");
+    const auto refused = [](const std::string& tokens, const std::string& part) {
+        expect_wrong_use(run_strata({"generate", "-m", "x", "--tokens", tokens}), part);
+    };
+    const auto file = [&](const char* name) { return std::string("@").append(directory / name); };
+    refused("1,,2", "token id 2");
+    refused("1,99999999999", "'99999999999'");
+    refused("", "no token id");
+    refused(file("ids"), "'three'");
+    refused(file("empty"), "no token id");
+    refused(file("none"), "No such file");
+    refused(file("."), "directory");
 }
 
 }  // namespace

@@ -143,6 +143,7 @@ TEST(ConvertTypes, progress_counts_every_byte_of_tensor_data) {
         last = done;
         whole = total;
         names.insert(std::string(tensor));
+        return true;
     };
     const gguf::File file = made.file(options);
     std::uint64_t bytes = 0;
@@ -150,6 +151,13 @@ TEST(ConvertTypes, progress_counts_every_byte_of_tensor_data) {
     EXPECT_EQ(last, bytes);
     EXPECT_EQ(whole, bytes);
     EXPECT_EQ(names.size(), file.tensors().size());
+}
+
+TEST(ConvertTypes, a_caller_can_end_a_conversion_and_no_file_stays) {
+    const ConvertCase made(HfCheckpoint::random(small_config()));
+    convert::ConvertOptions options = made.options();
+    options.progress = [](std::uint64_t, std::uint64_t, std::string_view) { return false; };
+    EXPECT_TRUE(says(made.error(options), "interrupted"));
 }
 
 }  // namespace
