@@ -1,4 +1,4 @@
-// F32: float as it is.
+// F32: float as it is. Nothing at all may be at a null pointer, which memcpy does not take.
 #include <cstring>
 
 #include "quant/formats.h"
@@ -7,11 +7,11 @@ namespace strata::quant {
 namespace {
 
 void decode(const std::byte* row, float* out, std::int64_t n) {
-    std::memcpy(out, row, static_cast<std::size_t>(n) * sizeof(float));
+    if (n > 0) std::memcpy(out, row, static_cast<std::size_t>(n) * sizeof(float));
 }
 
 void encode(const float* in, std::byte* row, std::int64_t n) {
-    std::memcpy(row, in, static_cast<std::size_t>(n) * sizeof(float));
+    if (n > 0) std::memcpy(row, in, static_cast<std::size_t>(n) * sizeof(float));
 }
 
 }  // namespace

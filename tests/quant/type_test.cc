@@ -91,6 +91,13 @@ TEST(Quant, rows_of_any_alignment_decode_alike) {
     }
 }
 
+TEST(Quant, no_values_need_no_memory) {
+    for (const Type type : kFloatTypes) {
+        info(type).decode(nullptr, nullptr, 0);
+        info(type).encode(nullptr, nullptr, 0);
+    }
+}
+
 // Half a step of the code, plus what rounding the scale to f16 moves a value of the largest code.
 // The scales stay in f16's normal range.
 TEST(Quant, a_value_comes_back_within_half_a_step) {
