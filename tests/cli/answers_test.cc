@@ -18,8 +18,8 @@ using Words = std::vector<std::string>;
 
 // Parts of the distance from the smallest logit to the largest. Sums of F32 differ by their order;
 // keys and values in F16 have 11 bits, which a few layers carry to the end.
-constexpr double kFloatPart = 1e-4;
-constexpr double kHalfPart = 2e-3;
+constexpr double kFloatPart = 2e-5;
+constexpr double kHalfPart = 5e-4;
 // A half has 11 bits, and the rows that it stands for are themselves F32 sums.
 constexpr double kFeaturePart = 1e-3;
 // Below this distance to the second logit, rounding may choose another token.

@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 constexpr int kBytes = 256;
 
 void convert(const std::string& from, const std::string& to) {
-    const Ran ran = run_strata({"convert", from, "-o", to, "--type", "f32"});
+    const Ran ran = run_strata({"convert", from, "-o", to});
     if (ran.status == 0) return;
     std::fprintf(stderr, "cannot make a model of %s: %s\n", from.c_str(), ran.err.c_str());
     std::abort();
