@@ -42,8 +42,9 @@ Status Conversation::ask(const std::string& text, const TextSink& sink) {
     answer_ended_ = completion.finish == Finish::stop;
     const auto count = static_cast<std::int64_t>(completion.tokens.size());
     if (completion.finish == Finish::length && count != options_.max_tokens) {
-        return STRATA_ERROR("the context is full: ", tokens_.size(),
-                            " tokens have been said, and /clear or a larger --context is wanted");
+        // The last token needs no room: nothing was run after it.
+        return STRATA_ERROR("the context is full: it holds ", tokens_.size() - 1,
+                            " tokens, and /clear or a larger --context is wanted");
     }
     return Ok{};
 }
