@@ -15,7 +15,7 @@ namespace {
 
 using test::TempDir;
 
-constexpr int kCorruptions = 10'000;  // of each sample
+constexpr int kCorruptions = 4'000;  // of each sample
 
 std::uint64_t read_value(const Value& value) {
     std::uint64_t sum = value.as_uint().value_or(0) + value.as_bool().value_or(false);

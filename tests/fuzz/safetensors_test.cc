@@ -12,7 +12,7 @@ namespace {
 
 using test::TempDir;
 
-constexpr int kCorruptions = 20'000;
+constexpr int kCorruptions = 6'000;
 
 // Whether `bytes` parse; then every value in them is read too. Parsed in memory of the exact size,
 // where a sanitizer sees any byte read past the end.
