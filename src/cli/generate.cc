@@ -1,4 +1,5 @@
 // strata generate: one completion of raw text or tokens.
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -24,8 +25,11 @@ struct Generate {
     bool json = false;
 };
 
+// To a thousandth: more is noise.
+double rounded(double value) { return std::round(value * 1000) / 1000; }
+
 double per_second(std::int64_t count, double milliseconds) {
-    return milliseconds > 0 ? 1000 * static_cast<double>(count) / milliseconds : 0;
+    return milliseconds > 0 ? rounded(1000 * static_cast<double>(count) / milliseconds) : 0;
 }
 
 // Tokens that the session must hold; 0: the whole context.
@@ -46,10 +50,10 @@ Json report(const Completion& completion, std::uint64_t seed) {
         {"finish", completion.finish == Finish::stop ? "stop" : "length"},
         {"seed", seed},
         {"timings",
-         {{"load_ms", timings.load_ms},
-          {"prompt_ms", timings.prompt_ms},
+         {{"load_ms", rounded(timings.load_ms)},
+          {"prompt_ms", rounded(timings.prompt_ms)},
           {"prompt_tps", per_second(timings.prompt_tokens, timings.prompt_ms)},
-          {"decode_ms", timings.decode_ms},
+          {"decode_ms", rounded(timings.decode_ms)},
           {"decode_tps", per_second(timings.decode_tokens, timings.decode_ms)}}},
         {"draft",
          {{"kind", draft.kind},
@@ -57,8 +61,8 @@ Json report(const Completion& completion, std::uint64_t seed) {
           {"drafted", draft.drafted},
           {"accepted", draft.accepted},
           {"accepted_by_position", draft.accepted_by_position},
-          {"draft_ms", draft.draft_ms},
-          {"verify_ms", draft.verify_ms}}},
+          {"draft_ms", rounded(draft.draft_ms)},
+          {"verify_ms", rounded(draft.verify_ms)}}},
     };
 }
 

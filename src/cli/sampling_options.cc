@@ -24,10 +24,9 @@ Sampling merged(const SamplingOptions& given, Sampling sampling) {
 }  // namespace
 
 void add_sampling_options(Options& options, SamplingOptions* to) {
-    options.real(
-        "--temp", &to->temperature,
-        "Temperature; 0 takes the likeliest token each time (default for this and the next "
-        "three: what the model's file says, else 0 and no limits)");
+    options.real("--temp", &to->temperature,
+                 "Temperature; 0 takes the likeliest token each time. What is not given, here and "
+                 "below, is as the model's file says, else the default (0)");
     options.integer("--top-k", {0, INT32_MAX}, &to->top_k,
                     "Draw among the N likeliest tokens; 0: among all (default: 0)");
     options.real("--top-p", &to->top_p,
