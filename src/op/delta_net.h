@@ -48,25 +48,26 @@ struct DeltaShape {
 
 // A gated delta net over T rows that follow the state `from`.
 //
-//   u = qkv . x (C values: q [Hk,dk] | k [Hk,dk] | v [Hv,dv]);  z = gate . x;  b = beta . x;  a =
-//   alpha . x c_t[ch] = silu(sum over j < K of conv[ch][j] * u_{t-K+1+j}[ch])      u before the
-//   window: history q^ = q / sqrt(sum q^2 + 1e-6) / sqrt(dk);   k^ = k / sqrt(sum k^2 + 1e-6) per
-//   key head, from c beta_h = sigmoid(b_h);   alpha_h = exp(decay_rate_h * softplus(a_h +
-//   decay_bias_h)) per value head h with key head g(h), memory M [dk, dv]:
+//   u = qkv . x   (C values: q [Hk, dk] | k [Hk, dk] | v [Hv, dv])
+//   z = gate . x;   b = beta . x;   a = alpha . x
+//   c_t[ch] = silu(sum over j < K of conv[ch][j] * u_{t-K+1+j}[ch])
+//             with u before the window from the history
+//   q^ = q / sqrt(sum q^2 + 1e-6) / sqrt(dk);   k^ = k / sqrt(sum k^2 + 1e-6)
+//             per key head, from c
+//   beta_h = sigmoid(b_h);   alpha_h = exp(decay_rate_h * softplus(a_h + decay_bias_h))
+//   per value head h with key head g(h), memory M [dk, dv]:
 //     M <- alpha M;   d = beta (v - M^T k^);   M <- M + k^ d^T;   o = M^T q^
 //   n_h = o_h / sqrt(mean(o_h^2) + eps) * norm * sigmoid(z_h)
 //   y = out . concat over h of n_h
 //
 // Source    model.md 2.5; decay_rate = -exp(A_log).
 // Shapes    x [T, D]; qkv [C, D]; gate [Hv*dv, D]; beta_weight, alpha_weight [Hv, D]; conv C rows
-// of
-//           K F32 values, the last multiplying the current row; decay_rate, decay_bias Hv; norm dv;
-//           out [D, Hv*dv]; y [T, D].
+//           of K F32 values, the last multiplying the current row; decay_rate, decay_bias Hv;
+//           norm dv; out [D, Hv*dv]; y [T, D].
 // Effects   Writes y, the whole state `to` (after all T rows) and, where it is given, the trace.
 //           `from` and `to` are disjoint or the same memory; nothing else overlaps.
 // Numerics  F32 sums, F32 state; Tolerance::recurrence. Recurrent form: row t and the state after
-// it
-//           are bit-identical whatever T is.
+//           it are bit-identical whatever T is.
 struct DeltaNet {
     MatrixView<const float> x;
     Weight qkv;

@@ -10,8 +10,8 @@ namespace strata::op {
 inline constexpr int kExpertsMax = 4096;
 inline constexpr int kExpertsActiveMax = 64;
 
-// Where each expert's matrices lie: expert e's are gate_at[e], up_at[e] [F, D] and down_at[e] [D,
-// F] in the given types. Tables of E addresses in memory that the op's device reads.
+// Where each expert's matrices lie: expert e's are gate_at[e], up_at[e] [F, D] and down_at[e]
+// [D, F] in the given types. Tables of E addresses in memory that the op's device reads.
 struct ExpertTable {
     const std::byte* const* gate_at = nullptr;
     const std::byte* const* up_at = nullptr;
@@ -25,8 +25,9 @@ struct ExpertTable {
 
 // The k routed experts of every row and the shared one.
 //
-//   p = softmax(router . x) over all E;   T = the k largest (equal: the lower e);   w_e = p_e / sum
-//   over T y = sum over e in T, largest first, of w_e * down_e . (silu(gate_e . x) * (up_e . x))
+//   l = router . x;   p = softmax(l) over all E
+//   T = the k experts of largest l (equal: the lower e);   w_e = p_e / sum of p over T
+//   y = sum over e in T, largest first, of w_e * down_e . (silu(gate_e . x) * (up_e . x))
 //     + sigmoid(shared_scale . x) * shared_down . (silu(shared_gate . x) * (shared_up . x))
 //
 // Where renormalize is false, w_e = p_e.
@@ -37,8 +38,7 @@ struct ExpertTable {
 //           1 <= k <= min(E, kExpertsActiveMax); E <= kExpertsMax.
 // Effects   Writes y, chosen, share. Nothing overlaps.
 // Numerics  F32 router logits and sums; Tolerance::projection. Row t is bit-identical whatever T
-// is.
-//           With NaN logits the choice stays k different experts in [0, E).
+//           is. With NaN logits the choice stays k different experts in [0, E).
 struct Experts {
     MatrixView<const float> x;
     Weight router;

@@ -33,10 +33,10 @@ struct AttentionShape {
 // Causal attention of each row over the rows that an index selects, gated per head.
 //
 //   for h < H: [q_h | gate_h] = rows h*2d.. of query . x;   k = key . x;   v = value . x
-//   q_h, k_g <- rope_p(rms_norm(.; query_norm / key_norm));    k and v are rounded to the cache
-//   type iq_j = rope_p(rms_norm((index_query . x)_j; index_query_norm))  j < HI;   raw = index_key
-//   . x block b = rows ratio*b .. ratio*b + ratio-1 of the sequence, complete when its last row is
-//   visible:
+//   q_h, k_g <- rope_p(rms_norm(.; query_norm / key_norm))
+//   k and v are rounded to the cache type
+//   iq_j = rope_p(rms_norm((index_query . x)_j; index_query_norm))  j < HI;   raw = index_key . x
+//   block b = rows ratio*b .. ratio*b + ratio-1 of the sequence, complete when all are visible:
 //     block_key_b = rope_{ratio*b}(rms_norm(mean of its raw rows; index_key_norm))
 //   row at position p sees n = p+1 rows and nb = n div ratio complete blocks:
 //     score_b = sum over j of max(0, iq_j . block_key_b)
@@ -49,15 +49,15 @@ struct AttentionShape {
 // p * inverse_frequency[i] to (a cos - b sin, b cos + a sin), and leaves dimensions from 2P on.
 //
 // Source    model.md 2.6 and 11.1; gains stored as 1 + w.
-// Shapes    x [T, D], row t at position first + t; query [H*2d, D]; key, value [G*d, D]; out [D,
-// H*d];
-//           index_query [HI*di, D]; index_key [di, D]; inverse_frequency P; y [T, D].
+// Shapes    x [T, D], row t at position first + t; query [H*2d, D]; key, value [G*d, D];
+//           out [D, H*d]; index_query [HI*di, D]; index_key [di, D]; inverse_frequency P; y [T, D].
 //           first + T <= cache.context.
 // History   raw_from [ratio-1, di]: raw rows first-ratio+1 .. first-1, oldest first (rows before
 //           the start are not read). raw_to: the same for first + T; may be raw_from's memory.
 //           raw_trace [T, di], where given, gets the raw rows, for ShiftHistory.
 // Effects   Writes y, cache rows first .. first+T-1, the block keys that those rows complete,
-//           raw_to and raw_trace. Reads cache rows below first and the keys of blocks before first.
+//           raw_to and raw_trace. Reads cache rows below first and block keys of blocks below
+//           first div ratio.
 //           y may be empty: then nothing that only y needs is computed.
 // Numerics  F32 sums; Tolerance::attention. Row t is bit-identical whatever T is.
 struct SparseAttention {

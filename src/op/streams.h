@@ -17,8 +17,9 @@ struct Embed {
     MatrixView<float> residual;
 };
 
-// mean[t, :] = (1/S) sum over s of residual[t, s, :], after adding block_inject[t,s] *
-// block_out[t,:] to each stream where block_out is given (the residual itself is not written).
+// mean[t, :] = (1/S) sum over s of residual[t, s, :], after adding
+// block_inject[t, s] * block_out[t, :] to each stream where block_out is given (the residual itself
+// is not written).
 //
 // Shapes    residual [T, S*D]; block_out [T, D]; block_inject [T, S]; mean [T, D]. F32.
 struct StreamMean {
@@ -46,9 +47,8 @@ struct OutputHead {
 //   out[t, s, :] = fuse[:, D:2D] . Hn[s, :] + e
 //
 // Source    model.md 2.9 and 11.5; N(v; w) = v / sqrt(mean(v^2) + eps) * w.
-// Shapes    tokens [T]; table [V, D]; residual, out [T, S*D] (may be the same memory); fuse [D,
-// 2D];
-//           norm_embedding D; norm_hidden S*D.
+// Shapes    tokens [T]; table [V, D]; residual, out [T, S*D] (may be the same memory);
+//           fuse [D, 2D]; norm_embedding D; norm_hidden S*D.
 // Numerics  F32 sums; Tolerance::projection. Row t is bit-identical whatever T is.
 struct MtpFuse {
     VectorView<const std::int32_t> tokens;
