@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every check of the project, from a clone:
-#   ./test.sh         rules of the tree, format, all tests; then the quick tests under
-#                     AddressSanitizer with UndefinedBehaviorSanitizer, and under ThreadSanitizer
+#   ./test.sh         rules of the tree, format, all tests; the CUDA kernels compiled, where there
+#                     is an nvcc; then the quick tests under AddressSanitizer with
+#                     UndefinedBehaviorSanitizer, and under ThreadSanitizer
 #   ./test.sh quick   the quick tests alone
 # Stops at the first failure with a status that is not 0. The last lines are ctest's.
 set -euo pipefail
@@ -31,6 +32,11 @@ stage() {
 case "${1-all}" in
 all)
     stage cpu all cpu
+    if command -v nvcc >/dev/null; then
+        echo "== cuda: build the kernels"
+        cmake --preset cuda >/dev/null
+        cmake --build --preset cuda --target cuda_test -- --quiet
+    fi
     stage cpu-asan quick_tests cpu-asan
     stage cpu-tsan quick_tests cpu-tsan
     ;;

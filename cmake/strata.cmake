@@ -4,9 +4,14 @@ add_library(strata_flags INTERFACE)
 target_include_directories(strata_flags INTERFACE ${PROJECT_SOURCE_DIR}/src
                                                   ${PROJECT_SOURCE_DIR}/include)
 # Contraction is off so that one formula rounds the same in every translation unit.
-target_compile_options(strata_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-                                              -Wno-sign-conversion
-                                              -Wno-missing-field-initializers -ffp-contract=off)
+target_compile_options(strata_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion>"
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wno-sign-conversion;-Wno-missing-field-initializers>"
+    "$<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>")
+# 554: nvcc's front end warns of the views' conversion to const where T is const already.
+target_compile_options(strata_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--expt-relaxed-constexpr;--diag-suppress=554>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-ffp-contract=off>")
 # With sanitizers most of a build is code generation, so only the folders with long loops are
 # optimised. A null reference ends in a signal that AddressSanitizer reports as well, and nothing
 # here asks for dynamic types: those two checks, which cost a third of the time, are left out.

@@ -22,4 +22,8 @@ struct BackendOptions {
 // The CPU backend, which every machine has. Error: a thread count outside [0, kThreadsMax].
 Result<Backend> make_cpu_backend(const BackendOptions& options);
 
+// The CUDA device of this number. Its table has no function for most ops: those are null. Errors:
+// a build without CUDA, no driver, no such device.
+Result<Backend> make_cuda_backend(int number);
+
 }  // namespace strata

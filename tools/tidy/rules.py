@@ -101,7 +101,8 @@ def library_per_folder(project):
     layers, by_path = project.layers, project.by_path
     for module in layers.allowed:
         folder = f"src/{module}"
-        here = [s for s in project.sources if s.suffix == ".cc" and folder_of(s.path) == folder]
+        here = [s for s in project.sources
+                if s.suffix in (".cc", ".cu") and folder_of(s.path) == folder]
         if not here:
             continue
         lists = by_path.get(f"{folder}/CMakeLists.txt")

@@ -1,0 +1,118 @@
+#include "backend/cuda/cuda.h"
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+#include <vector>
+
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/queue.h"
+#include "base/text.h"
+
+namespace strata::cuda {
+namespace {
+
+class Device final : public device::Device {
+  public:
+    Device(int number, std::string name) : number_(number), name_(std::move(name)) {}
+    ~Device() override {
+        for (std::byte* copy : copies_) release(copy, 0);
+    }
+
+    std::string_view name() const override { return name_; }
+
+    Result<device::Buffer> allocate(std::size_t bytes) override {
+        if (bytes == 0) return device::Buffer();
+        STRATA_ASSIGN(std::byte * data, take(bytes));
+        // The default stream's work is ordered with no other stream: wait for it.
+        STRATA_CUDA_MUST(cudaMemset(data, 0, bytes));
+        STRATA_CUDA_MUST(cudaDeviceSynchronize());
+        return device::Buffer(this, data, bytes);
+    }
+
+    Result<const std::byte*> resident(std::span<const std::byte> bytes) override {
+        if (bytes.empty()) return bytes.data();
+        STRATA_ASSIGN(std::byte * copy, take(bytes.size()));
+        copies_.push_back(copy);
+        STRATA_CUDA_MUST(cudaMemcpy(copy, bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+        return static_cast<const std::byte*>(copy);
+    }
+
+    void upload(device::Queue& queue, std::byte* to, std::span<const std::byte> from) override {
+        move(queue, to, from.data(), from.size(), cudaMemcpyHostToDevice);
+        queue.wait();
+    }
+    void download(device::Queue& queue, std::span<std::byte> to, const std::byte* from) override {
+        move(queue, to.data(), from, to.size(), cudaMemcpyDeviceToHost);
+        queue.wait();
+    }
+    void copy(device::Queue& queue, std::byte* to, const std::byte* from,
+              std::size_t bytes) override {
+        move(queue, to, from, bytes, cudaMemcpyDeviceToDevice);
+    }
+    void clear(device::Queue& queue, std::byte* data, std::size_t bytes) override {
+        if (bytes != 0) STRATA_CUDA_MUST(cudaMemsetAsync(data, 0, bytes, stream_of(queue)));
+    }
+
+    std::unique_ptr<device::Queue> make_queue() override {
+        return std::make_unique<Queue>(number_);
+    }
+
+  private:
+    Result<std::byte*> take(std::size_t bytes) {
+        STRATA_CUDA_MUST(cudaSetDevice(number_));
+        void* data = nullptr;
+        const cudaError_t result = cudaMalloc(&data, bytes);
+        if (result == cudaSuccess) return static_cast<std::byte*>(data);
+        if (result != cudaErrorMemoryAllocation) STRATA_CUDA_MUST(result);
+        static_cast<void>(cudaGetLastError());  // else the next launch would report it
+        std::size_t free = 0;
+        std::size_t total = 0;
+        STRATA_CUDA_MUST(cudaMemGetInfo(&free, &total));
+        return STRATA_ERROR("not enough memory on ", name_, ": wanted ", bytes, " bytes, ", free,
+                            " of ", total, " are free");
+    }
+
+    static void move(device::Queue& queue, void* to, const void* from, std::size_t bytes,
+                     cudaMemcpyKind kind) {
+        if (bytes != 0) STRATA_CUDA_MUST(cudaMemcpyAsync(to, from, bytes, kind, stream_of(queue)));
+    }
+
+    // Waits until the device no longer uses the memory. Where the process ends before the device
+    // object does, the driver is gone and has freed it.
+    void release(std::byte* data, std::size_t) noexcept override {
+        static_cast<void>(cudaFree(data));
+    }
+
+    int number_;
+    std::string name_;
+    std::vector<std::byte*> copies_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<device::Device>> make_device(int number) {
+    int count = 0;
+    const cudaError_t result = cudaGetDeviceCount(&count);
+    if (result != cudaSuccess) {
+        return STRATA_ERROR("CUDA finds no device: ", cudaGetErrorString(result));
+    }
+    if (number < 0 || number >= count) {
+        return STRATA_ERROR("CUDA device ", number, " was asked for, and there are ", count);
+    }
+    cudaDeviceProp properties{};
+    STRATA_CUDA_MUST(cudaGetDeviceProperties(&properties, number));
+    return std::unique_ptr<device::Device>(
+        std::make_unique<Device>(number, concat("CUDA ", number, ", ", properties.name)));
+}
+
+op::Table op_table() {
+    op::Table table;
+    table.embed = embed;
+    table.ngram_gather = ngram_gather;
+    table.shift_history = shift_history;
+    table.stream_mean = stream_mean;
+    return table;
+}
+
+}  // namespace strata::cuda

@@ -1,0 +1,18 @@
+// The CUDA backend: device memory, a stream a queue, and kernels for the ops that it has.
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "op/table.h"
+
+namespace strata::cuda {
+
+// The device of this number, as CUDA counts them. Errors: no driver, no such device.
+Result<std::unique_ptr<device::Device>> make_device(int number);
+
+// Ops without a kernel are null.
+op::Table op_table();
+
+}  // namespace strata::cuda

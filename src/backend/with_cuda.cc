@@ -1,0 +1,11 @@
+#include "backend/backend.h"
+#include "backend/cuda/cuda.h"
+
+namespace strata {
+
+Result<Backend> make_cuda_backend(int number) {
+    STRATA_ASSIGN(auto device, cuda::make_device(number));
+    return Backend{.device = std::move(device), .ops = cuda::op_table()};
+}
+
+}  // namespace strata

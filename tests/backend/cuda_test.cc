@@ -1,0 +1,159 @@
+// The CUDA device, and those of its ops that are exact: their results are the contract's to the
+// bit. Skipped, and said so, where there is no device.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "tests/support/rig.h"
+
+namespace strata::test {
+namespace {
+
+class Cuda : public testing::Test {
+  protected:
+    void SetUp() override {
+        auto made = make_cuda_backend(0);
+        if (!made.ok()) GTEST_SKIP() << made.error().message;
+        backend_ = {"cuda", "cuda", std::move(made).value()};
+    }
+
+    device::Device& device() { return *backend_.backend.device; }
+
+    TestBackend backend_;
+};
+
+TEST_F(Cuda, memory_starts_as_zeros_and_keeps_what_is_put_there) {
+    const auto queue = device().make_queue();
+    auto buffer = device().allocate(1000);
+    ASSERT_TRUE(buffer.ok());
+    std::vector<std::byte> got(1000, kPoison);
+    device().download(*queue, got, buffer->data());
+    EXPECT_EQ(got, std::vector<std::byte>(1000));
+
+    std::vector<std::byte> put;
+    for (int i = 0; i < 500; ++i) put.push_back(static_cast<std::byte>(i));
+    device().upload(*queue, buffer->data(), put);
+    device().copy(*queue, buffer->data() + 500, buffer->data(), 500);
+    device().clear(*queue, buffer->data(), 10);
+    device().download(*queue, got, buffer->data());
+    EXPECT_TRUE(std::equal(put.begin(), put.end(), got.begin() + 500));
+    std::fill_n(put.begin(), 10, std::byte{0});
+    EXPECT_TRUE(std::equal(put.begin(), put.end(), got.begin()));
+}
+
+TEST_F(Cuda, more_memory_than_there_is_is_an_error_with_both_numbers) {
+    const std::size_t bytes = std::size_t{1} << 50;
+    const auto buffer = device().allocate(bytes);
+    ASSERT_FALSE(buffer.ok());
+    EXPECT_NE(buffer.error().message.find(std::to_string(bytes)), std::string::npos);
+    EXPECT_TRUE(device().allocate(1000).ok());
+}
+
+TEST_F(Cuda, a_device_that_is_not_there_is_an_error) {
+    EXPECT_FALSE(make_cuda_backend(-1).ok());
+    EXPECT_FALSE(make_cuda_backend(1000).ok());
+}
+
+TEST_F(Cuda, embed_gives_every_stream_the_table_row) {
+    for (const quant::Type type : kWeightTypes) {
+        Random random("embed", static_cast<std::uint64_t>(type));
+        const TestWeight table = random_weight(random, type, 37, 96);
+        for (const std::int64_t rows : {1, 65}) {
+            std::vector<std::int32_t> tokens;
+            std::vector<float> want;
+            for (std::int64_t t = 0; t < rows; ++t) {
+                tokens.push_back(static_cast<std::int32_t>(random.integer(0, 36)));
+                for (int s = 0; s < 3; ++s) {
+                    want.insert(want.end(), table.row(tokens.back()),
+                                table.row(tokens.back()) + 96);
+                }
+            }
+            Rig rig(backend_, "embed");
+            const auto out = rig.output<float>("residual", rows, 3 * 96);
+            rig.ops().embed({.tokens = {rig.input("tokens", tokens), rows},
+                             .table = rig.weight("table", table),
+                             .streams = 3,
+                             .residual = out},
+                            rig.queue());
+            rig.finish();
+            expect_same_bits(std::string(quant::info(type).name), rig.read(out.data), want);
+        }
+    }
+}
+
+TEST_F(Cuda, ngram_gather_reads_the_rows_asked_for) {
+    for (const quant::Type type : kWeightTypes) {
+        Random random("gather", static_cast<std::uint64_t>(type));
+        const TestWeight table = random_weight(random, type, 101, 32);
+        std::vector<std::int64_t> rows;
+        std::vector<float> want;
+        for (int i = 0; i < 9 * 4; ++i) {
+            rows.push_back(random.integer(0, 100));
+            want.insert(want.end(), table.row(rows.back()), table.row(rows.back()) + 32);
+        }
+        Rig rig(backend_, "ngram_gather");
+        const auto out = rig.output<float>("e", 9, 4 * 32);
+        rig.ops().ngram_gather({rig.weight("table", table), rig.input("rows", rows, 4), out},
+                               rig.queue());
+        rig.finish();
+        expect_same_bits(std::string(quant::info(type).name), rig.read(out.data), want);
+    }
+}
+
+TEST_F(Cuda, stream_mean_rounds_as_the_contract_is_written) {
+    constexpr std::int64_t kWidth = 33;
+    constexpr int kStreams = 4;
+    Random random("stream_mean");
+    for (const bool inject : {false, true}) {
+        const auto residual = random.floats(7 * kStreams * kWidth, -3, 3);
+        const auto block_out = random.floats(7 * kWidth, -3, 3);
+        const auto block_inject = random.floats(7 * kStreams, 0, 2);
+        std::vector<float> want(7 * kWidth);
+        for (std::size_t i = 0; i < want.size(); ++i) {
+            const std::size_t t = i / kWidth;
+            float sum = 0;
+            for (std::size_t s = 0; s < kStreams; ++s) {
+                float value = residual[(t * kStreams + s) * kWidth + i % kWidth];
+                if (inject) value += block_inject[t * kStreams + s] * block_out[i];
+                sum += value;
+            }
+            want[i] = sum * 0.25f;
+        }
+        Rig rig(backend_, "stream_mean");
+        op::StreamMean args;
+        args.residual = rig.input("residual", residual, kStreams * kWidth);
+        if (inject) {
+            args.block_out = rig.input("block_out", block_out, kWidth);
+            args.block_inject = rig.input("block_inject", block_inject, kStreams);
+        }
+        args.streams = kStreams;
+        args.mean = rig.output<float>("mean", 7, kWidth);
+        rig.ops().stream_mean(args, rig.queue());
+        rig.finish();
+        expect_same_bits("stream_mean", rig.read(args.mean.data), want);
+    }
+}
+
+TEST_F(Cuda, shift_history_keeps_the_last_rows) {
+    Random random("shift_history");
+    constexpr std::int64_t kCols = 130;
+    for (const std::int64_t n : {1, 3, 9}) {
+        for (const std::int64_t rows : {0, 1, 2, 9, 16}) {
+            const auto history = random.floats(n * kCols, -1, 1);
+            const auto window = random.floats(16 * kCols, -1, 1);
+            auto all = history;
+            all.insert(all.end(), window.begin(), window.begin() + rows * kCols);
+            Rig rig(backend_, "shift_history");
+            const auto kept = rig.state("history", history, kCols);
+            rig.ops().shift_history({kept, rig.input("window", window, kCols), rows}, rig.queue());
+            rig.finish();
+            expect_same_bits("shift_history", rig.read(kept.data),
+                             std::vector<float>(all.end() - n * kCols, all.end()));
+        }
+    }
+}
+
+}  // namespace
+}  // namespace strata::test
