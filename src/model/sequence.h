@@ -3,10 +3,10 @@
 // A step on a sequence is a transaction. Target::step runs rows after the committed ones without
 // touching anything committed; then commit(m) keeps the first m of them in every kind of state
 // together, or drop() forgets them all. The kinds of state, and what makes each of them droppable:
-//   keys, values, block keys   rows at and past the committed length are scratch
-//   delta-net memories and     the step writes the state after all its rows beside the committed
-//   one; histories                  commit swaps the two, or replays the rows kept from the
-//   window's trace recent tokens, length      host values, changed by commit alone
+//   keys, values, block keys      rows at and past the committed length are scratch
+//   delta-net memories, histories the step writes the state after all its rows beside the committed
+//                                 one; commit swaps the two, or replays rows from the window's trace
+//   recent tokens, length         host values, changed by commit alone
 #pragma once
 
 #include <cstddef>
