@@ -1,4 +1,4 @@
-// What a checkpoint's config.json says of the model (model.md 1.1 and 11).
+// What a checkpoint's config.json says of the model (model.md 1.1 and 4).
 #pragma once
 
 #include <cstdint>

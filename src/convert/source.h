@@ -1,4 +1,4 @@
-// The tensors of a checkpoint under the names that releases use (model.md 3.1 and 11.4).
+// The tensors of a checkpoint under the names that releases use (model.md 3.1 and 4.4).
 #pragma once
 
 #include <cstdint>

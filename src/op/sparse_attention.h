@@ -48,7 +48,7 @@ struct AttentionShape {
 // rms_norm(x; w) = x / sqrt(mean(x^2) + eps) * w. rope_p turns (a, b) at (i, i+P) by the angle
 // p * inverse_frequency[i] to (a cos - b sin, b cos + a sin), and leaves dimensions from 2P on.
 //
-// Source    model.md 2.6 and 11.1; gains stored as 1 + w.
+// Source    model.md 2.6 and 4.1; gains stored as 1 + w.
 // Shapes    x [T, D], row t at position first + t; query [H*2d, D]; key, value [G*d, D];
 //           out [D, H*d]; index_query [HI*di, D]; index_key [di, D]; inverse_frequency P; y [T, D].
 //           first + T <= cache.context.

@@ -46,7 +46,7 @@ struct OutputHead {
 //   Hn = N(residual[t]; norm_hidden), one statistic over all S*D values
 //   out[t, s, :] = fuse[:, D:2D] . Hn[s, :] + e
 //
-// Source    model.md 2.9 and 11.5; N(v; w) = v / sqrt(mean(v^2) + eps) * w.
+// Source    model.md 2.9 and 4.5; N(v; w) = v / sqrt(mean(v^2) + eps) * w.
 // Shapes    tokens [T]; table [V, D]; residual, out [T, S*D] (may be the same memory);
 //           fuse [D, 2D]; norm_embedding D; norm_hidden S*D.
 // Numerics  F32 sums; Tolerance::projection. Row t is bit-identical whatever T is.

@@ -25,7 +25,7 @@ struct SynthOptions {
 };
 
 // Geometries by name: "tiny" has every part of the architecture at the smallest sizes that keep all
-// edges (model.md 6); "flash-next" is the full model. Error: another name.
+// edges (model.md 5); "flash-next" is the full model. Error: another name.
 Result<model::Config> preset(std::string_view name);
 
 // Fills multipliers, vocabulary and offsets of config.ngram: heads of distinct primes from `base`
