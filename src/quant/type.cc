@@ -11,7 +11,10 @@
 namespace strata::quant {
 namespace {
 
-constexpr std::array kFormats = {&kF32, &kF16, &kBF16, &kQ8_0, &kQ4_0, &kI64};
+constexpr std::array kFormats = {&kF32,   &kF16,    &kBF16,    &kI64,    &kQ8_0,  &kQ5_1,
+                                 &kQ5_0,  &kQ4_0,   &kQ2_0,    &kQ6_K,   &kQ5_K,  &kQ4_K,
+                                 &kQ3_K,  &kQ2_K,   &kIQ4_XS,  &kIQ4_NL, &kIQ3_S, &kIQ3_XXS,
+                                 &kIQ2_S, &kIQ2_XS, &kIQ2_XXS, &kIQ1_M,  &kMXFP4, &kNVFP4};
 
 struct Name {
     std::uint32_t id;

@@ -12,7 +12,32 @@
 namespace strata::quant {
 
 // The values are GGUF's type ids.
-enum class Type : std::uint32_t { f32 = 0, f16 = 1, q4_0 = 2, q8_0 = 8, i64 = 27, bf16 = 30 };
+enum class Type : std::uint32_t {
+    f32 = 0,
+    f16 = 1,
+    q4_0 = 2,
+    q5_0 = 6,
+    q5_1 = 7,
+    q8_0 = 8,
+    q2_k = 10,
+    q3_k = 11,
+    q4_k = 12,
+    q5_k = 13,
+    q6_k = 14,
+    iq2_xxs = 16,
+    iq2_xs = 17,
+    iq3_xxs = 18,
+    iq4_nl = 20,
+    iq3_s = 21,
+    iq2_s = 22,
+    iq4_xs = 23,
+    i64 = 27,
+    iq1_m = 29,
+    bf16 = 30,
+    mxfp4 = 39,
+    nvfp4 = 40,
+    q2_0 = 42,
+};
 
 // A row is stored as blocks of `block` values in `block_bytes` bytes each, little-endian. Rows need
 // no alignment.
@@ -22,7 +47,7 @@ struct TypeInfo {
     int block;
     int block_bytes;
     // Both take n values, a multiple of `block`; out and in have n floats. Null where the format
-    // has no such direction (I64 is no float).
+    // has no such direction (I64 is no float; some formats are only read).
     void (*decode)(const std::byte* row, float* out, std::int64_t n);
     void (*encode)(const float* in, std::byte* row, std::int64_t n);
 };

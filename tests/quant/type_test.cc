@@ -149,7 +149,7 @@ TEST(Quant, formats_are_found_by_id_and_by_name_in_any_case) {
     EXPECT_EQ(find_type("Bf16"), &info(Type::bf16));
     EXPECT_EQ(find_type("q8"), nullptr);
     EXPECT_EQ(find_type(""), nullptr);
-    EXPECT_EQ(find_type(21), nullptr);
+    EXPECT_EQ(find_type(24), nullptr);  // I8
     EXPECT_EQ(find_type(0xffffffff), nullptr);
 }
 

@@ -1,0 +1,43 @@
+// Q4_K: 256 values, four bits a value; each 32 share a scale and a minimum of six bits, which two f16
+// of the block multiply; value = scale * code - minimum.
+#include <array>
+
+#include "quant/blocks.h"
+#include "quant/formats.h"
+#include "quant/half.h"
+#include "quant/k_parts.h"
+
+namespace strata::quant {
+namespace {
+
+struct Block {
+    std::uint16_t scale;    // f16
+    std::uint16_t minimum;  // f16
+    std::array<std::uint8_t, 12> parts;
+    std::array<std::uint8_t, 128> codes;
+};
+static_assert(sizeof(Block) == 144);
+
+// The low halves of 32 bytes are one part, their high halves the next.
+void decode_block(const Block& block, float* out) {
+    const float scale = f16_to_f32(block.scale);
+    const float minimum = f16_to_f32(block.minimum);
+    const KParts parts = unpack_parts(block.parts);
+    for (int part = 0; part < 8; ++part) {
+        const float step = scale * static_cast<float>(parts.scales[part]);
+        const float base = minimum * static_cast<float>(parts.minima[part]);
+        const std::uint8_t* codes = block.codes.data() + part / 2 * 32;
+        const int shift = part % 2 * 4;
+        for (int j = 0; j < 32; ++j) {
+            *out++ = step * static_cast<float>(codes[j] >> shift & 15) - base;
+        }
+    }
+}
+
+}  // namespace
+
+constinit const TypeInfo kQ4_K = {
+    Type::q4_k, "Q4_K", kSuperBlock, sizeof(Block), decode_blocks<Block, kSuperBlock, decode_block>,
+    nullptr};
+
+}  // namespace strata::quant

@@ -1,0 +1,37 @@
+// Q5_0: 32 values share a scale, five bits a value; value = (code - 16) * scale. Byte j holds the
+// low four bits of values j (low half) and j + 16 (high half); bit j of `high` is value j's fifth.
+#include <array>
+
+#include "quant/blocks.h"
+#include "quant/formats.h"
+#include "quant/half.h"
+
+namespace strata::quant {
+namespace {
+
+constexpr int kBlock = 32;
+constexpr int kHalf = kBlock / 2;
+
+struct Block {
+    std::uint16_t scale;  // f16
+    std::array<std::uint8_t, 4> high;
+    std::array<std::uint8_t, kHalf> low;
+};
+static_assert(sizeof(Block) == 22);
+
+void decode_block(const Block& block, float* out) {
+    const float scale = f16_to_f32(block.scale);
+    for (int j = 0; j < kHalf; ++j) {
+        const int first = (block.low[j] & 15) | packed_field<1>(block.high, j) << 4;
+        const int second = block.low[j] >> 4 | packed_field<1>(block.high, j + kHalf) << 4;
+        out[j] = scale * static_cast<float>(first - 16);
+        out[j + kHalf] = scale * static_cast<float>(second - 16);
+    }
+}
+
+}  // namespace
+
+constinit const TypeInfo kQ5_0 = {
+    Type::q5_0, "Q5_0", kBlock, sizeof(Block), decode_blocks<Block, kBlock, decode_block>, nullptr};
+
+}  // namespace strata::quant

@@ -1,0 +1,45 @@
+// Q5_K: 256 values, five bits a value; each 32 share a scale and a minimum of six bits, which two f16
+// of the block multiply; value = scale * code - minimum.
+#include <array>
+
+#include "quant/blocks.h"
+#include "quant/formats.h"
+#include "quant/half.h"
+#include "quant/k_parts.h"
+
+namespace strata::quant {
+namespace {
+
+struct Block {
+    std::uint16_t scale;    // f16
+    std::uint16_t minimum;  // f16
+    std::array<std::uint8_t, 12> parts;
+    std::array<std::uint8_t, 32> high;
+    std::array<std::uint8_t, 128> low;
+};
+static_assert(sizeof(Block) == 176);
+
+// The low four bits lie as in Q4_K; of each of 32 bytes, bit k is the fifth of value k * 32 + byte.
+void decode_block(const Block& block, float* out) {
+    const float scale = f16_to_f32(block.scale);
+    const float minimum = f16_to_f32(block.minimum);
+    const KParts parts = unpack_parts(block.parts);
+    for (int part = 0; part < 8; ++part) {
+        const float step = scale * static_cast<float>(parts.scales[part]);
+        const float base = minimum * static_cast<float>(parts.minima[part]);
+        const std::uint8_t* low = block.low.data() + part / 2 * 32;
+        const int shift = part % 2 * 4;
+        for (int j = 0; j < 32; ++j) {
+            const int code = (low[j] >> shift & 15) | (block.high[j] >> part & 1) << 4;
+            *out++ = step * static_cast<float>(code) - base;
+        }
+    }
+}
+
+}  // namespace
+
+constinit const TypeInfo kQ5_K = {
+    Type::q5_k, "Q5_K", kSuperBlock, sizeof(Block), decode_blocks<Block, kSuperBlock, decode_block>,
+    nullptr};
+
+}  // namespace strata::quant

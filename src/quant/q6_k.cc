@@ -1,0 +1,44 @@
+// Q6_K: 256 values, six bits a value; each 16 share a signed scale of eight bits, which an f16 of the
+// block multiplies; value = scale * (code - 32).
+#include <array>
+
+#include "quant/blocks.h"
+#include "quant/formats.h"
+#include "quant/half.h"
+
+namespace strata::quant {
+namespace {
+
+struct Block {
+    std::array<std::uint8_t, 128> low;
+    std::array<std::uint8_t, 64> high;
+    std::array<std::int8_t, 16> parts;
+    std::uint16_t scale;  // f16
+};
+static_assert(sizeof(Block) == 210);
+
+// 128 values take 64 bytes of `low`, first the low halves, then the high ones, and 32 bytes of
+// `high`, two bits of each for 32 neighbours.
+void decode_block(const Block& block, float* out) {
+    const float scale = f16_to_f32(block.scale);
+    for (int part = 0; part < 16; ++part) {
+        const float step = scale * static_cast<float>(block.parts[part]);
+        const int half = part / 8;
+        const int within = part % 8 * 16;
+        const std::uint8_t* low = block.low.data() + half * 64 + within % 64;
+        const std::uint8_t* high = block.high.data() + half * 32 + within % 32;
+        for (int j = 0; j < 16; ++j) {
+            const int code = (low[j] >> within / 64 * 4 & 15) | (high[j] >> within / 32 * 2 & 3)
+                                                                    << 4;
+            *out++ = step * static_cast<float>(code - 32);
+        }
+    }
+}
+
+}  // namespace
+
+constinit const TypeInfo kQ6_K = {
+    Type::q6_k, "Q6_K", kSuperBlock, sizeof(Block), decode_blocks<Block, kSuperBlock, decode_block>,
+    nullptr};
+
+}  // namespace strata::quant
