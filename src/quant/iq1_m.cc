@@ -1,6 +1,6 @@
 // IQ1_M: 256 values; eight of them are a vector of kIq1Grid (11 bits) plus or minus 1/8; each 16
-// share a scale of three bits, which an f16 of the block multiplies: value = scale * (2 * part + 1) *
-// (vector +- 1/8).
+// share a scale of three bits, which an f16 of the block multiplies:
+// value = scale * (2 * part + 1) * (vector +- 1/8).
 #include <array>
 
 #include "quant/blocks.h"

@@ -1,5 +1,5 @@
-// IQ2_S: 256 values; eight of them are a vector of kIq2SGrid (10 bits) with any signs (8 bits); each
-// 16 share a scale of four bits, which an f16 of the block multiplies:
+// IQ2_S: 256 values; eight of them are a vector of kIq2SGrid (10 bits) with any signs (8 bits);
+// each 16 share a scale of four bits, which an f16 of the block multiplies:
 // value = scale * (part + 1/2) / 4 * vector.
 #include <array>
 

@@ -1,5 +1,6 @@
 // IQ2_XS: 256 values; eight of them are a vector of kIq2XsGrid (9 bits) with an even number of
-// negative values (7 bits); each 16 share a scale of four bits, which an f16 of the block multiplies:
+// negative values (7 bits); each 16 share a scale of four bits, which an f16 of the block
+// multiplies:
 // value = scale * (part + 1/2) / 4 * vector.
 #include <array>
 

@@ -1,5 +1,6 @@
 // IQ2_XXS: 256 values; eight of them are a vector of kIq2XxsGrid (8 bits) with an even number of
-// negative values (7 bits); each 32 share a scale of four bits, which an f16 of the block multiplies:
+// negative values (7 bits); each 32 share a scale of four bits, which an f16 of the block
+// multiplies:
 // value = scale * (part + 1/2) / 4 * vector.
 #include <array>
 

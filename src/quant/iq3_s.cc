@@ -1,5 +1,5 @@
-// IQ3_S: 256 values; four of them are a vector of kIq3SGrid (9 bits) with any signs (4 bits); each 32
-// share a scale of four bits, which an f16 of the block multiplies:
+// IQ3_S: 256 values; four of them are a vector of kIq3SGrid (9 bits) with any signs (4 bits); each
+// 32 share a scale of four bits, which an f16 of the block multiplies:
 // value = scale * (2 * part + 1) * vector.
 #include <array>
 

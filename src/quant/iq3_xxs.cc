@@ -1,6 +1,7 @@
 // IQ3_XXS: 256 values; four of them are a vector of kIq3XxsGrid (8 bits), eight have an even number
 // of negative values (7 bits); each 32 share a scale of four bits, which an f16 of the block
-// multiplies: value = scale * (part + 1/2) / 2 * vector.
+// multiplies:
+// value = scale * (part + 1/2) / 2 * vector.
 #include <array>
 
 #include "quant/blocks.h"

@@ -1,5 +1,5 @@
-// IQ4_NL: 32 values share a scale, four bits a value; value = kIq4Values[code] * scale. Byte j holds
-// the codes of values j (low half) and j + 16 (high half).
+// IQ4_NL: 32 values share a scale, four bits a value; value = kIq4Values[code] * scale. Byte j
+// holds the codes of values j (low half) and j + 16 (high half).
 #include <array>
 
 #include "quant/blocks.h"

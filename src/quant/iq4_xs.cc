@@ -1,5 +1,5 @@
-// IQ4_XS: 256 values, four bits a value; each 32 share a signed scale of six bits, which an f16 of the
-// block multiplies; value = scale * kIq4Values[code].
+// IQ4_XS: 256 values, four bits a value; each 32 share a signed scale of six bits, which an f16 of
+// the block multiplies; value = scale * kIq4Values[code].
 #include <array>
 
 #include "quant/blocks.h"

@@ -1,5 +1,5 @@
-// MXFP4: 32 values of E2M1 share a scale that is a power of two (E8M0: 2^(byte - 127)). Byte j holds
-// the codes of values j (low half) and j + 16 (high half).
+// MXFP4: 32 values of E2M1 share a scale that is a power of two (E8M0: 2^(byte - 127)). Byte j
+// holds the codes of values j (low half) and j + 16 (high half).
 #include <array>
 #include <bit>
 
@@ -20,8 +20,8 @@ struct Block {
 };
 static_assert(sizeof(Block) == 17);
 
-// Half of the scale, as the codes' table is doubled: the two smallest are subnormal. E8M0's one NaN,
-// 255, is read as 2^128, as ggml does.
+// Half of the scale, as the codes' table is doubled: the two smallest are subnormal. E8M0's one
+// NaN, 255, is read as 2^128, as ggml does.
 float half_scale(std::uint32_t exponent) {
     return std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
 }

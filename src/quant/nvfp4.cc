@@ -20,8 +20,8 @@ struct Block {
 };
 static_assert(sizeof(Block) == 36);
 
-// Half of the scale, as the codes' table is doubled. The top bit means nothing; E4M3's NaN, 0x7f, is
-// read as 0, as ggml does, and 0xff as the number that it would be.
+// Half of the scale, as the codes' table is doubled. The top bit means nothing; E4M3's NaN, 0x7f,
+// is read as 0, as ggml does, and 0xff as the number that it would be.
 float half_scale(std::uint32_t code) {
     if (code == 0x7f) return 0.0f;
     const std::uint32_t exponent = code >> 3 & 15;

@@ -1,5 +1,5 @@
-// Q2_K: 256 values, two bits a value; each 16 share a scale and a minimum of four bits, which two f16
-// of the block multiply; value = scale * code - minimum.
+// Q2_K: 256 values, two bits a value; each 16 share a scale and a minimum of four bits, which two
+// f16 of the block multiply; value = scale * code - minimum.
 #include <array>
 
 #include "quant/blocks.h"

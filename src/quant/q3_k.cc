@@ -1,5 +1,5 @@
-// Q3_K: 256 values, three bits a value; each 16 share a signed scale of six bits, which an f16 of the
-// block multiplies; value = scale * code, -4 <= code <= 3.
+// Q3_K: 256 values, three bits a value; each 16 share a signed scale of six bits, which an f16 of
+// the block multiplies; value = scale * code, -4 <= code <= 3.
 #include <array>
 
 #include "quant/blocks.h"

@@ -1,5 +1,5 @@
-// Q4_K: 256 values, four bits a value; each 32 share a scale and a minimum of six bits, which two f16
-// of the block multiply; value = scale * code - minimum.
+// Q4_K: 256 values, four bits a value; each 32 share a scale and a minimum of six bits, which two
+// f16 of the block multiply; value = scale * code - minimum.
 #include <array>
 
 #include "quant/blocks.h"

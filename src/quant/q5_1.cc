@@ -1,5 +1,5 @@
-// Q5_1: 32 values share a scale and an offset, five bits a value; value = code * scale + offset. The
-// codes lie as in Q5_0.
+// Q5_1: 32 values share a scale and an offset, five bits a value; value = code * scale + offset.
+// The codes lie as in Q5_0.
 #include <array>
 
 #include "quant/blocks.h"

@@ -1,5 +1,5 @@
-// Q6_K: 256 values, six bits a value; each 16 share a signed scale of eight bits, which an f16 of the
-// block multiplies; value = scale * (code - 32).
+// Q6_K: 256 values, six bits a value; each 16 share a signed scale of eight bits, which an f16 of
+// the block multiplies; value = scale * (code - 32).
 #include <array>
 
 #include "quant/blocks.h"

@@ -21,7 +21,7 @@ def levels_text(values):
 
 
 def packed(cls, bits):
-    """Each vector as one integer: the number of its level, `bits` a value, the first value lowest."""
+    """Each vector as one integer: the numbers of its levels, `bits` each, the first lowest."""
     cls.init_grid()
     grid = cls.grid.reshape(cls.grid_shape)
     levels = list(cls.grid_map)
