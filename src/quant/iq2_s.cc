@@ -5,7 +5,9 @@
 
 #include "quant/blocks.h"
 #include "quant/codebooks.h"
+#include "quant/fit.h"
 #include "quant/formats.h"
+#include "quant/grid_fit.h"
 #include "quant/half.h"
 
 namespace strata::quant {
@@ -30,6 +32,24 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+constexpr GridFormat kFormat = {16, 0.125f, false, 30.0f, 56.0f};
+
+Block encode_block(const float* in, const float* importance) {
+    static const GridIndex<8, 1024> index(kIq2SGrid);
+    const GridCodes codes = fit_grid(index, kFormat, in, importance);
+    Block block{};
+    block.scale = codes.scale;
+    block.signs = codes.signs;
+    for (int i = 0; i < kGroups; ++i) {
+        block.low[i] = static_cast<std::uint8_t>(codes.numbers[i] & 255);
+        block.high[i / 4] |= static_cast<std::uint8_t>(codes.numbers[i] >> 8 << i % 4 * 2);
+    }
+    for (int p = 0; p < 16; ++p) {
+        block.parts[p / 2] |= static_cast<std::uint8_t>(codes.parts[p] << p % 2 * 4);
+    }
+    return block;
+}
+
 }  // namespace
 
 constinit const TypeInfo kIQ2_S = {Type::iq2_s,
@@ -37,6 +57,7 @@ constinit const TypeInfo kIQ2_S = {Type::iq2_s,
                                    kSuperBlock,
                                    sizeof(Block),
                                    decode_blocks<Block, kSuperBlock, decode_block>,
-                                   nullptr};
+                                   encode_blocks<Block, kSuperBlock, encode_block>,
+                                   encode_blocks_weighted<Block, kSuperBlock, encode_block>};
 
 }  // namespace strata::quant

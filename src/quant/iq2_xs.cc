@@ -6,7 +6,9 @@
 
 #include "quant/blocks.h"
 #include "quant/codebooks.h"
+#include "quant/fit.h"
 #include "quant/formats.h"
+#include "quant/grid_fit.h"
 #include "quant/half.h"
 
 namespace strata::quant {
@@ -29,6 +31,23 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+constexpr GridFormat kFormat = {16, 0.125f, true, 30.0f, 56.0f};
+
+Block encode_block(const float* in, const float* importance) {
+    static const GridIndex<8, 512> index(kIq2XsGrid);
+    const GridCodes codes = fit_grid(index, kFormat, in, importance);
+    Block block{};
+    block.scale = codes.scale;
+    for (int i = 0; i < kGroups; ++i) {
+        block.vectors[i] =
+            static_cast<std::uint16_t>(codes.numbers[i] | (codes.signs[i] & 127) << 9);
+    }
+    for (int p = 0; p < 16; ++p) {
+        block.parts[p / 2] |= static_cast<std::uint8_t>(codes.parts[p] << p % 2 * 4);
+    }
+    return block;
+}
+
 }  // namespace
 
 constinit const TypeInfo kIQ2_XS = {Type::iq2_xs,
@@ -36,6 +55,7 @@ constinit const TypeInfo kIQ2_XS = {Type::iq2_xs,
                                     kSuperBlock,
                                     sizeof(Block),
                                     decode_blocks<Block, kSuperBlock, decode_block>,
-                                    nullptr};
+                                    encode_blocks<Block, kSuperBlock, encode_block>,
+                                    encode_blocks_weighted<Block, kSuperBlock, encode_block>};
 
 }  // namespace strata::quant

@@ -5,7 +5,9 @@
 
 #include "quant/blocks.h"
 #include "quant/codebooks.h"
+#include "quant/fit.h"
 #include "quant/formats.h"
+#include "quant/grid_fit.h"
 #include "quant/half.h"
 
 namespace strata::quant {
@@ -30,6 +32,24 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+constexpr GridFormat kFormat = {32, 1.0f, false, 11.0f, 19.0f};
+
+Block encode_block(const float* in, const float* importance) {
+    static const GridIndex<4, 512> index(kIq3SGrid);
+    const GridCodes codes = fit_grid(index, kFormat, in, importance);
+    Block block{};
+    block.scale = codes.scale;
+    block.signs = codes.signs;
+    for (int i = 0; i < 64; ++i) {
+        block.low[i] = static_cast<std::uint8_t>(codes.numbers[i] & 255);
+        block.high[i / 8] |= static_cast<std::uint8_t>(codes.numbers[i] >> 8 << i % 8);
+    }
+    for (int p = 0; p < 8; ++p) {
+        block.parts[p / 2] |= static_cast<std::uint8_t>(codes.parts[p] << p % 2 * 4);
+    }
+    return block;
+}
+
 }  // namespace
 
 constinit const TypeInfo kIQ3_S = {Type::iq3_s,
@@ -37,6 +57,7 @@ constinit const TypeInfo kIQ3_S = {Type::iq3_s,
                                    kSuperBlock,
                                    sizeof(Block),
                                    decode_blocks<Block, kSuperBlock, decode_block>,
-                                   nullptr};
+                                   encode_blocks<Block, kSuperBlock, encode_block>,
+                                   encode_blocks_weighted<Block, kSuperBlock, encode_block>};
 
 }  // namespace strata::quant

@@ -6,7 +6,9 @@
 
 #include "quant/blocks.h"
 #include "quant/codebooks.h"
+#include "quant/fit.h"
 #include "quant/formats.h"
+#include "quant/grid_fit.h"
 #include "quant/half.h"
 
 namespace strata::quant {
@@ -32,6 +34,22 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+constexpr GridFormat kFormat = {32, 0.25f, true, 44.0f, 80.0f};
+
+Block encode_block(const float* in, const float* importance) {
+    static const GridIndex<4, 256> index(kIq3XxsGrid);
+    const GridCodes codes = fit_grid(index, kFormat, in, importance);
+    Block block{};
+    block.scale = codes.scale;
+    for (int i = 0; i < 64; ++i) block.numbers[i] = static_cast<std::uint8_t>(codes.numbers[i]);
+    for (int p = 0; p < 8; ++p) {
+        std::uint32_t rest = static_cast<std::uint32_t>(codes.parts[p]) << 28;
+        for (int i = 0; i < 4; ++i) rest |= (codes.signs[4 * p + i] & 127u) << 7 * i;
+        std::memcpy(block.parts.data() + 4 * p, &rest, sizeof(rest));
+    }
+    return block;
+}
+
 }  // namespace
 
 constinit const TypeInfo kIQ3_XXS = {Type::iq3_xxs,
@@ -39,6 +57,7 @@ constinit const TypeInfo kIQ3_XXS = {Type::iq3_xxs,
                                      kSuperBlock,
                                      sizeof(Block),
                                      decode_blocks<Block, kSuperBlock, decode_block>,
-                                     nullptr};
+                                     encode_blocks<Block, kSuperBlock, encode_block>,
+                                     encode_blocks_weighted<Block, kSuperBlock, encode_block>};
 
 }  // namespace strata::quant

@@ -4,6 +4,7 @@
 
 #include "quant/blocks.h"
 #include "quant/codebooks.h"
+#include "quant/fit.h"
 #include "quant/formats.h"
 #include "quant/half.h"
 
@@ -27,10 +28,37 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+// The number of the nearest value: how many of the middles between neighbours lie below.
+int nearest_code(float value) {
+    int code = 0;
+    for (int i = 0; i < 15; ++i) {
+        const auto middle = static_cast<float>(kIq4Values[i] + kIq4Values[i + 1]) * 0.5f;
+        code += value > middle ? 1 : 0;
+    }
+    return code;
+}
+
+Block encode_block(const float* in, const float* importance) {
+    const Prepared<kBlock> values(in, importance);
+    const auto level_of = [](float v) { return static_cast<float>(kIq4Values[nearest_code(v)]); };
+    Block block{};
+    block.scale = values.stored(fit_scale(values.x, values.w, {96.0f, 132.0f, 10, true}, level_of));
+    const float inverse = inverse_of(values.effective(block.scale));
+    for (int j = 0; j < kBlock; ++j) {
+        const int code = nearest_code(values.x[j] * inverse);
+        block.codes[j % kHalf] |= static_cast<std::uint8_t>(code << j / kHalf * 4);
+    }
+    return block;
+}
+
 }  // namespace
 
-constinit const TypeInfo kIQ4_NL = {
-    Type::iq4_nl, "IQ4_NL", kBlock, sizeof(Block), decode_blocks<Block, kBlock, decode_block>,
-    nullptr};
+constinit const TypeInfo kIQ4_NL = {Type::iq4_nl,
+                                    "IQ4_NL",
+                                    kBlock,
+                                    sizeof(Block),
+                                    decode_blocks<Block, kBlock, decode_block>,
+                                    encode_blocks<Block, kBlock, encode_block>,
+                                    encode_blocks_weighted<Block, kBlock, encode_block>};
 
 }  // namespace strata::quant

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "quant/blocks.h"
+#include "quant/fit.h"
 #include "quant/formats.h"
 #include "quant/half.h"
 
@@ -24,9 +25,28 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+// The levels are lopsided, so a scale of either sign may fit better.
+Block encode_block(const float* in, const float* importance) {
+    const Prepared<kBlock> values(in, importance);
+    const auto level_of = [](float v) { return static_cast<float>(nearest_in(v, -1, 2)); };
+    Block block{};
+    block.scale = values.stored(fit_scale(values.x, values.w, {1.0f, 3.4f, 13, true}, level_of));
+    const float inverse = inverse_of(values.effective(block.scale));
+    for (int j = 0; j < kBlock; ++j) {
+        const int code = nearest_in(values.x[j] * inverse, -1, 2) + 1;
+        block.codes[j / 4] |= static_cast<std::uint8_t>(code << j % 4 * 2);
+    }
+    return block;
+}
+
 }  // namespace
 
-constinit const TypeInfo kQ2_0 = {
-    Type::q2_0, "Q2_0", kBlock, sizeof(Block), decode_blocks<Block, kBlock, decode_block>, nullptr};
+constinit const TypeInfo kQ2_0 = {Type::q2_0,
+                                  "Q2_0",
+                                  kBlock,
+                                  sizeof(Block),
+                                  decode_blocks<Block, kBlock, decode_block>,
+                                  encode_blocks<Block, kBlock, encode_block>,
+                                  encode_blocks_weighted<Block, kBlock, encode_block>};
 
 }  // namespace strata::quant

@@ -34,10 +34,28 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+Block encode_block(const float* in, const float* importance) {
+    const Prepared<kSuperBlock> values(in, importance);
+    const KFit fit = fit_parts(values, 15);
+    Block block{};
+    block.scale = fit.scale;
+    block.minimum = fit.minimum;
+    block.parts = pack_parts(fit.parts);
+    for (int v = 0; v < kSuperBlock; ++v) {
+        const int code = fit.codes[v];
+        block.codes[v / 64 * 32 + v % 32] |= static_cast<std::uint8_t>(code << v / 32 % 2 * 4);
+    }
+    return block;
+}
+
 }  // namespace
 
-constinit const TypeInfo kQ4_K = {
-    Type::q4_k, "Q4_K", kSuperBlock, sizeof(Block), decode_blocks<Block, kSuperBlock, decode_block>,
-    nullptr};
+constinit const TypeInfo kQ4_K = {Type::q4_k,
+                                  "Q4_K",
+                                  kSuperBlock,
+                                  sizeof(Block),
+                                  decode_blocks<Block, kSuperBlock, decode_block>,
+                                  encode_blocks<Block, kSuperBlock, encode_block>,
+                                  encode_blocks_weighted<Block, kSuperBlock, encode_block>};
 
 }  // namespace strata::quant

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "quant/blocks.h"
+#include "quant/fit.h"
 #include "quant/formats.h"
 #include "quant/half.h"
 
@@ -29,9 +30,29 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+// The levels are lopsided, so a scale of either sign may fit better.
+Block encode_block(const float* in, const float* importance) {
+    const Prepared<kBlock> values(in, importance);
+    const auto level_of = [](float v) { return static_cast<float>(nearest_in(v, -16, 15)); };
+    Block block{};
+    block.scale = values.stored(fit_scale(values.x, values.w, {14.5f, 16.5f, 9, true}, level_of));
+    const float inverse = inverse_of(values.effective(block.scale));
+    for (int j = 0; j < kBlock; ++j) {
+        const int code = nearest_in(values.x[j] * inverse, -16, 15) + 16;
+        block.low[j % kHalf] |= static_cast<std::uint8_t>((code & 15) << j / kHalf * 4);
+        block.high[j / 8] |= static_cast<std::uint8_t>(code >> 4 << j % 8);
+    }
+    return block;
+}
+
 }  // namespace
 
-constinit const TypeInfo kQ5_0 = {
-    Type::q5_0, "Q5_0", kBlock, sizeof(Block), decode_blocks<Block, kBlock, decode_block>, nullptr};
+constinit const TypeInfo kQ5_0 = {Type::q5_0,
+                                  "Q5_0",
+                                  kBlock,
+                                  sizeof(Block),
+                                  decode_blocks<Block, kBlock, decode_block>,
+                                  encode_blocks<Block, kBlock, encode_block>,
+                                  encode_blocks_weighted<Block, kBlock, encode_block>};
 
 }  // namespace strata::quant

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "quant/blocks.h"
+#include "quant/fit.h"
 #include "quant/formats.h"
 #include "quant/half.h"
 
@@ -31,9 +32,30 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+Block encode_block(const float* in, const float* importance) {
+    const Prepared<kBlock> values(in, importance);
+    const Affine fit = fit_affine(values.x, values.w, 31, false);
+    Block block{};
+    block.scale = values.stored(fit.scale);
+    block.offset = values.stored(fit.base);
+    const float inverse = inverse_of(values.effective(block.scale));
+    const float base = values.effective(block.offset);
+    for (int j = 0; j < kBlock; ++j) {
+        const int code = nearest_in((values.x[j] - base) * inverse, 0, 31);
+        block.low[j % kHalf] |= static_cast<std::uint8_t>((code & 15) << j / kHalf * 4);
+        block.high[j / 8] |= static_cast<std::uint8_t>(code >> 4 << j % 8);
+    }
+    return block;
+}
+
 }  // namespace
 
-constinit const TypeInfo kQ5_1 = {
-    Type::q5_1, "Q5_1", kBlock, sizeof(Block), decode_blocks<Block, kBlock, decode_block>, nullptr};
+constinit const TypeInfo kQ5_1 = {Type::q5_1,
+                                  "Q5_1",
+                                  kBlock,
+                                  sizeof(Block),
+                                  decode_blocks<Block, kBlock, decode_block>,
+                                  encode_blocks<Block, kBlock, encode_block>,
+                                  encode_blocks_weighted<Block, kBlock, encode_block>};
 
 }  // namespace strata::quant

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "quant/blocks.h"
+#include "quant/fit.h"
 #include "quant/formats.h"
 #include "quant/half.h"
 
@@ -35,10 +36,45 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+Block encode_block(const float* in, const float* importance) {
+    const Prepared<kSuperBlock> values(in, importance);
+    const std::span<const float> x(values.x);
+    const std::span<const float> w(values.w);
+    const auto level_of = [](float v) { return static_cast<float>(nearest_in(v, -32, 31)); };
+    std::array<float, 16> scales;
+    float extreme = 0.0f;
+    for (int part = 0; part < 16; ++part) {
+        scales[part] = fit_scale(x.subspan(16 * part, 16), w.subspan(16 * part, 16),
+                                 {30.0f, 33.0f, 7, true}, level_of);
+        if (std::fabs(scales[part]) > std::fabs(extreme)) extreme = scales[part];
+    }
+    Block block{};
+    block.scale = values.stored(extreme / -128.0f);
+    const float scale = values.effective(block.scale);
+    const float inverse = inverse_of(scale);
+    for (int part = 0; part < 16; ++part) {
+        block.parts[part] = static_cast<std::int8_t>(nearest_in(scales[part] * inverse, -128, 127));
+        const float part_inverse = inverse_of(scale * static_cast<float>(block.parts[part]));
+        for (int v = 16 * part; v < 16 * part + 16; ++v) {
+            const int code = nearest_in(x[v] * part_inverse, -32, 31) + 32;
+            const int within = v % 128;
+            block.low[v / 128 * 64 + within % 64] |=
+                static_cast<std::uint8_t>((code & 15) << within / 64 * 4);
+            block.high[v / 128 * 32 + within % 32] |=
+                static_cast<std::uint8_t>(code >> 4 << within / 32 * 2);
+        }
+    }
+    return block;
+}
+
 }  // namespace
 
-constinit const TypeInfo kQ6_K = {
-    Type::q6_k, "Q6_K", kSuperBlock, sizeof(Block), decode_blocks<Block, kSuperBlock, decode_block>,
-    nullptr};
+constinit const TypeInfo kQ6_K = {Type::q6_k,
+                                  "Q6_K",
+                                  kSuperBlock,
+                                  sizeof(Block),
+                                  decode_blocks<Block, kSuperBlock, decode_block>,
+                                  encode_blocks<Block, kSuperBlock, encode_block>,
+                                  encode_blocks_weighted<Block, kSuperBlock, encode_block>};
 
 }  // namespace strata::quant

@@ -50,6 +50,10 @@ struct TypeInfo {
     // has no such direction (I64 is no float; some formats are only read).
     void (*decode)(const std::byte* row, float* out, std::int64_t n);
     void (*encode)(const float* in, std::byte* row, std::int64_t n);
+    // Encodes so that the sum of importance * (value - stored value)^2 is small; importance has n
+    // values of 0 or more, in any unit. Null where the format has no use for it.
+    void (*encode_weighted)(const float* in, const float* importance, std::byte* row,
+                            std::int64_t n) = nullptr;
 };
 
 // Null if this build has no such format.

@@ -1,14 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <cctype>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "quant/type.h"
+#include "tests/quant/fixture.h"
 
 namespace strata::quant {
 namespace {
@@ -17,19 +14,6 @@ constexpr Type kBlockTypes[] = {
     Type::q5_0,    Type::q5_1,  Type::q2_0,   Type::q2_k,   Type::q3_k,   Type::q4_k,
     Type::q5_k,    Type::q6_k,  Type::iq1_m,  Type::iq2_s,  Type::iq2_xs, Type::iq2_xxs,
     Type::iq3_xxs, Type::iq3_s, Type::iq4_nl, Type::iq4_xs, Type::mxfp4,  Type::nvfp4};
-
-// The files that tools/reference/quant_fixtures.py writes.
-template <typename T>
-std::vector<T> fixture(std::string_view type, std::string_view part) {
-    std::string path = std::string(STRATA_TEST_DATA) + "/";
-    for (const char c : type) path += static_cast<char>(std::tolower(c));
-    std::ifstream in(path + "." + std::string(part), std::ios::binary);
-    const std::vector<char> raw{std::istreambuf_iterator<char>(in), {}};
-    EXPECT_FALSE(raw.empty()) << path;
-    std::vector<T> values(raw.size() / sizeof(T));
-    std::memcpy(values.data(), raw.data(), raw.size());
-    return values;
-}
 
 std::uint64_t hash_of(const float* values, int n) {
     std::uint64_t hash = 0xcbf29ce484222325u;

@@ -4,32 +4,17 @@
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <random>
 #include <vector>
+
+#include "tests/quant/fixture.h"
 
 namespace strata::quant {
 namespace {
 
 constexpr Type kFloatTypes[] = {Type::f32, Type::f16, Type::bf16, Type::q8_0, Type::q4_0};
-
-// The files that tools/reference/gguf_fixtures.py writes.
-template <typename T>
-std::vector<T> fixture(std::string_view type, std::string_view part) {
-    std::string path = std::string(STRATA_TEST_DATA) + "/";
-    for (const char c : type) path += static_cast<char>(std::tolower(c));
-    std::ifstream in(path + "." + std::string(part), std::ios::binary);
-    const std::vector<char> raw{std::istreambuf_iterator<char>(in), {}};
-    EXPECT_FALSE(raw.empty()) << path;
-    std::vector<T> values(raw.size() / sizeof(T));
-    std::memcpy(values.data(), raw.data(), raw.size());
-    return values;
-}
 
 std::vector<std::byte> encode(const TypeInfo& format, const std::vector<float>& values) {
     const auto n = static_cast<std::int64_t>(values.size());

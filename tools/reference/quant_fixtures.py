@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """Makes the fixtures of the block formats with the public `gguf` Python package.
 
-    quant_fixtures.py REPO      writes tests/quant/data of a checkout
+    quant_fixtures.py REPO [LIBRARY]    writes tests/quant/data of a checkout
 
-Needs `pip install gguf numpy` (made with gguf 0.19.0). Deterministic.
+Needs `pip install gguf numpy` (made with gguf 0.19.0), and for the errors of encoders LIBRARY, the
+libggml-base that llama.cpp builds, whose encoders the package does not have. Deterministic.
 
 For a format T, tests/quant/data holds T.codes (stored blocks: every code, extreme scales, random
 bytes) and T.hashes (of each block, a 64-bit FNV-1a of the package's float32 for it, taken a value
 at a time, every NaN as 0x7fc00000). The package knows the size of Q2_0 and does not decode it: its
 values come from its definition in ggml, which is a line here.
+
+gaussian.f16 holds normal numbers, and encoder_errors.txt the relative RMS error that ggml's encoder
+leaves of them as rows of 1024, for each format, without and with the importance importance.f32.
 """
 
+import ctypes
 import pathlib
 import sys
 
@@ -19,6 +24,9 @@ import numpy as np
 
 KINDS = gguf.GGMLQuantizationType
 Q2_0 = 42
+ENCODED = ("q6_k", "q5_0", "q5_1", "q5_k", "q4_k", "iq4_nl", "iq3_s", "iq3_xxs", "iq2_s", "iq2_xs",
+           "q2_0")
+ROW = 1024
 BLOCKS = 24  # at least; more where the codes need them
 
 SCALES = np.array([1, -1, 0.0, -0.0, 6e-8, -6e-8, 6.1e-5, 65504, -65504, np.inf, -np.inf, np.nan,
@@ -139,8 +147,47 @@ def hashes(values):
     return result
 
 
+def load(path):
+    library = ctypes.CDLL(path)
+    library.ggml_quantize_chunk.restype = ctypes.c_size_t
+    library.ggml_quantize_chunk.argtypes = (
+        [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p] + [ctypes.c_int64] * 3 + [ctypes.c_void_p])
+    return library
+
+
+def relative_error(rows, decoded, importance):
+    weights = np.ones(ROW) if importance is None else importance.astype(np.float64)
+    rows, decoded = rows.astype(np.float64), decoded.astype(np.float64)
+    return np.sqrt((weights * (rows - decoded) ** 2).sum() / (weights * rows ** 2).sum())
+
+
+def ggml_error(library, name, rows, importance):
+    kind, values, size, _ = LAYOUTS[name]
+    number = Q2_0 if kind is None else int(kind)
+    given = importance
+    if given is None and name == "iq2_xs":  # ggml refuses to encode it without any
+        given = np.ones(ROW, dtype=np.float32)
+    blocks = np.zeros((rows.size // values, size), dtype=np.uint8)
+    library.ggml_quantize_init(number)
+    library.ggml_quantize_chunk(number, rows.ctypes.data, blocks.ctypes.data, 0, len(rows), ROW,
+                                None if given is None else given.ctypes.data)
+    return relative_error(rows, values_of(name, blocks).reshape(rows.shape), importance)
+
+
+def make_errors(out, library):
+    rng = np.random.default_rng(8)
+    halves = rng.standard_normal((8, ROW)).astype(np.float16)
+    importance = (rng.standard_normal(ROW) ** 2 + 0.05).astype(np.float32)
+    (out / "gaussian.f16").write_bytes(halves.tobytes())
+    (out / "importance.f32").write_bytes(importance.tobytes())
+    rows = halves.astype(np.float32)
+    lines = [f"{name} {ggml_error(library, name, rows, None):.6f}"
+             f" {ggml_error(library, name, rows, importance):.6f}\n" for name in ENCODED]
+    (out / "encoder_errors.txt").write_text("".join(lines))
+
+
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     out = pathlib.Path(sys.argv[1]) / "tests" / "quant" / "data"
     assert gguf.GGML_QUANT_SIZES.get(Q2_0, (64, 18)) == (64, 18)
@@ -149,6 +196,8 @@ def main():
         blocks = stored_blocks(name)
         (out / f"{name}.codes").write_bytes(blocks.tobytes())
         (out / f"{name}.hashes").write_bytes(hashes(values_of(name, blocks)).tobytes())
+    if len(sys.argv) == 3:
+        make_errors(out, load(sys.argv[2]))
 
 
 if __name__ == "__main__":
