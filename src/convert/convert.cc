@@ -29,18 +29,11 @@ struct Output {
     std::uint64_t row_bytes = 0;
 };
 
-// The largest magnitude that the format holds: F16 values themselves, or its blocks' F16 scales.
+// The largest magnitude that the format is sure to hold: of F16 itself, and of block formats, whose
+// scales are F16.
 float magnitude_max(quant::Type type) {
-    switch (type) {
-        case quant::Type::f16:
-            return kHalfMax;
-        case quant::Type::q4_0:
-            return 8 * kHalfMax;
-        case quant::Type::q8_0:
-            return 127 * kHalfMax;
-        default:
-            return std::numeric_limits<float>::max();
-    }
+    const bool half = type == quant::Type::f16 || quant::info(type).block > 1;
+    return half ? kHalfMax : std::numeric_limits<float>::max();
 }
 
 Status check_range(const Output& output, std::span<const float> values) {

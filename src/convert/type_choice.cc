@@ -1,5 +1,10 @@
 #include "convert/type_choice.h"
 
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
 #include "base/text.h"
 
 namespace strata::convert {
@@ -7,6 +12,31 @@ namespace {
 
 using model::TensorClass;
 using quant::Type;
+
+// llama.cpp's list of what a file is mostly made of.
+constexpr std::array kFileTypes = {
+    std::pair(Type::f32, 0U),     std::pair(Type::f16, 1U),      std::pair(Type::q4_0, 2U),
+    std::pair(Type::q8_0, 7U),    std::pair(Type::q5_0, 8U),     std::pair(Type::q5_1, 9U),
+    std::pair(Type::q2_k, 10U),   std::pair(Type::q3_k, 11U),    std::pair(Type::q4_k, 14U),
+    std::pair(Type::q5_k, 16U),   std::pair(Type::q6_k, 18U),    std::pair(Type::iq2_xxs, 19U),
+    std::pair(Type::iq2_xs, 20U), std::pair(Type::iq3_xxs, 23U), std::pair(Type::iq4_nl, 25U),
+    std::pair(Type::iq3_s, 26U),  std::pair(Type::iq2_s, 28U),   std::pair(Type::iq4_xs, 30U),
+    std::pair(Type::iq1_m, 31U),  std::pair(Type::bf16, 32U),    std::pair(Type::mxfp4, 38U),
+    std::pair(Type::nvfp4, 39U),  std::pair(Type::q2_0, 41U),
+};
+constexpr std::uint32_t kFileTypeGuessed = 1024;
+// Above every type id of the format.
+constexpr std::uint32_t kTypeIdsEnd = 64;
+
+std::string writable_types() {
+    std::string names;
+    for (std::uint32_t id = 0; id < kTypeIdsEnd; ++id) {
+        const quant::TypeInfo* info = quant::find_type(id);
+        if (info == nullptr || info->encode == nullptr) continue;
+        names += concat(names.empty() ? "" : ", ", info->name);
+    }
+    return names;
+}
 
 bool is_block_format(Type type) { return quant::info(type).block > 1; }
 
@@ -51,7 +81,7 @@ Result<Type> parse_type(std::string_view text) {
     if (info == nullptr || info->encode == nullptr) {
         return STRATA_ERROR("'", text,
                             "' is no type that tensors can be written in, wanted one of ",
-                            "f32, f16, bf16, q8_0, q4_0");
+                            writable_types());
     }
     return info->type;
 }
@@ -72,21 +102,9 @@ Result<Type> choose_type(const TypeChoice& choice, const model::TensorSpec& spec
 }
 
 std::uint32_t file_type(Type type) {
-    switch (type) {
-        case Type::f32:
-            return 0;
-        case Type::f16:
-            return 1;
-        case Type::q4_0:
-            return 2;
-        case Type::q8_0:
-            return 7;
-        case Type::bf16:
-            return 32;
-        case Type::i64:
-            break;
-    }
-    return 1024;  // "guessed" in llama.cpp's list
+    const auto found = std::find_if(kFileTypes.begin(), kFileTypes.end(),
+                                    [&](const auto& entry) { return entry.first == type; });
+    return found == kFileTypes.end() ? kFileTypeGuessed : found->second;
 }
 
 }  // namespace strata::convert

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <random>
 
 #include "model/config.h"
 #include "tests/convert/convert_case.h"
@@ -227,6 +228,27 @@ TEST_F(ConvertConfig, a_configuration_that_is_anything_is_an_error) {
     }
     std::filesystem::remove(made.input() + "/config.json");
     EXPECT_TRUE(says(made.error(), "config.json"));
+}
+
+TEST_F(ConvertConfig, a_configuration_with_changed_bytes_is_an_error_or_a_model) {
+    const std::string text = checkpoint_.config.dump();
+    std::mt19937 random(11);
+    const std::string bytes = "0123456789-.e\"[]{},:\\ntfx";
+    int errors = 0;
+    for (int i = 0; i < 200; ++i) {
+        std::string changed = text;
+        for (int n = 0; n <= i % 3; ++n) {
+            changed[random() % changed.size()] = bytes[random() % bytes.size()];
+        }
+        write_file(written_.input() + "/config.json", changed);
+        const Status status = convert_checkpoint(written_.options());
+        if (status.ok()) continue;
+        ++errors;
+        // A size that only the tensors contradict is told by naming a tensor.
+        const std::string& sentence = status.error().message;
+        EXPECT_TRUE(says(sentence, "config.json") || says(sentence, "tensor '")) << sentence;
+    }
+    EXPECT_GT(errors, 100);
 }
 
 }  // namespace
