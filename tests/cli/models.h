@@ -10,8 +10,8 @@
 
 namespace strata::test {
 
-// One golden checkpoint ("tiny" or "odd") as a GGUF file of BF16, in which its values are exact, and
-// a directory for what comes of it. Ends the test program where it cannot be made.
+// One golden checkpoint ("tiny" or "odd") as a GGUF file of BF16, in which its values are exact,
+// and a directory for what comes of it. Ends the test program where it cannot be made.
 class Model {
   public:
     explicit Model(const std::string& checkpoint);
