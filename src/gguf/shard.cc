@@ -1,5 +1,6 @@
 #include "gguf/shard.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -18,6 +19,17 @@ constexpr std::uint32_t kVersion = 3;
 constexpr std::uint64_t kPairBytesMin = 8 + 1 + 4 + 1;
 constexpr std::uint64_t kTensorInfoBytesMin = 8 + 1 + 4 + 8 + 4 + 8;
 
+// Why a tensor may have less room than its type and shape take: ends an error, maybe empty. There is
+// a Q2_0 with a scale for every 128 values, which differs from that of 64 in nothing but its size.
+std::string other_variant(const Tensor& tensor, std::uint64_t room) {
+    constexpr std::uint64_t kGroup = 128;
+    constexpr std::uint64_t kGroupBytes = 34;
+    if (tensor.type != quant::Type::q2_0 || tensor.shape[0] % kGroup != 0) return {};
+    if (tensor.elements() / kGroup * kGroupBytes > room) return {};
+    return "; it may be Q2_0 with groups of 128 values, which has the same type number and is not "
+           "read, wanted groups of 64";
+}
+
 class Parser {
   public:
     Parser(const std::string& path, std::string_view bytes) : path_(path), bytes_(bytes) {}
@@ -35,6 +47,7 @@ class Parser {
     Status read_tensor_info(Contents& contents);
     Result<std::vector<std::uint64_t>> read_shape(const std::string& name);
     Status place(Tensor& tensor, std::uint64_t data_start) const;
+    Status check_overlaps(const Contents& contents) const;
 
     // All that follow move past what they return; `what` names it when the file ends before that.
     Result<std::string_view> take(std::uint64_t count, std::string_view what);
@@ -256,14 +269,35 @@ Status Parser::place(Tensor& tensor, std::uint64_t data_start) const {
     const auto start = checked_add(data_start, tensor.offset);
     const auto end = size && start ? checked_add(*start, *size) : std::nullopt;
     if (!end || *end > bytes_.size()) {
-        return STRATA_ERROR(quote(path_), " is truncated or corrupt: tensor ", quote(tensor.name),
-                            " of shape ", shape_text(tensor.shape), " and type ",
-                            quant::info(tensor.type).name, " at offset ", tensor.offset,
-                            " of the data, which begins at byte ", data_start,
-                            ", reaches beyond the file's ", bytes_.size(), " bytes");
+        return STRATA_ERROR(
+            quote(path_), " is truncated or corrupt: tensor ", quote(tensor.name), " of shape ",
+            shape_text(tensor.shape), " and type ", quant::info(tensor.type).name, " at offset ",
+            tensor.offset, " of the data, which begins at byte ", data_start,
+            ", reaches beyond the file's ", bytes_.size(), " bytes",
+            end ? other_variant(tensor,
+                                bytes_.size() - std::min<std::uint64_t>(bytes_.size(), *start))
+                : std::string());
     }
     tensor.offset = *start;
     tensor.data = std::as_bytes(std::span(bytes_.substr(*start, *size)));
+    return Ok{};
+}
+
+// Also what tells a type number of two layouts from the other one: data that is too short for it.
+Status Parser::check_overlaps(const Contents& contents) const {
+    std::vector<const Tensor*> in_order;
+    for (const Tensor& tensor : contents.tensors) in_order.push_back(&tensor);
+    std::ranges::stable_sort(in_order, {}, &Tensor::offset);
+    for (std::size_t i = 1; i < in_order.size(); ++i) {
+        const Tensor& tensor = *in_order[i - 1];
+        const Tensor& next = *in_order[i];
+        const std::uint64_t room = next.offset - tensor.offset;
+        if (tensor.data.size() <= room) continue;
+        return STRATA_ERROR(quote(path_), ": tensor ", quote(tensor.name), " of shape ",
+                            shape_text(tensor.shape), " and type ", quant::info(tensor.type).name,
+                            " takes ", tensor.data.size(), " bytes, and tensor ", quote(next.name),
+                            " begins after ", room, " of them", other_variant(tensor, room));
+    }
     return Ok{};
 }
 
@@ -276,7 +310,7 @@ Status Parser::parse(Contents& contents) {
     const auto data_start = checked_align(at_, alignment_);
     STRATA_CHECK(data_start.has_value());  // a file's size is far below 2^63
     for (Tensor& tensor : contents.tensors) STRATA_TRY(place(tensor, *data_start));
-    return Ok{};
+    return check_overlaps(contents);
 }
 
 }  // namespace

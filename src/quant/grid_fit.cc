@@ -39,7 +39,8 @@ Values split(const Prepared<kSuperBlock>& prepared) {
         values.magnitude[i] = std::fabs(prepared.x[i]);
         values.weight[i] = prepared.w[i];
         values.pull[i] = 2.0f * prepared.w[i] * values.magnitude[i];
-        if (std::signbit(prepared.x[i])) values.negative[i / kGroup] |= 1u << i % kGroup;
+        const int negative = std::signbit(prepared.x[i]) ? 1 : 0;
+        values.negative[i / kGroup] |= static_cast<std::uint8_t>(negative << i % kGroup);
     }
     return values;
 }

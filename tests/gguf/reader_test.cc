@@ -195,6 +195,31 @@ TEST(GgufReader, tensor_data_lies_inside_the_file_and_aligned) {
     }
 }
 
+TEST(GgufReader, tensors_that_overlap_are_refused) {
+    RawGguf file = tiny_gguf();
+    file.tensors[1].offset = 0;
+    expect_error(file, {"x.weight", "32 bytes", "y.weight", "after 0"});
+    file.tensors[1].offset = 32;
+    file.tensors[0].shape[1] = 3;
+    expect_error(file, {"x.weight", "48 bytes", "y.weight", "after 32"});
+}
+
+// 34 bytes for 128 values instead of 36, under the same type number.
+TEST(GgufReader, q2_0_of_groups_of_128_is_refused_by_its_size) {
+    for (const bool last : {false, true}) {
+        RawGguf file = tiny_gguf();
+        test::RawTensor& tensor = file.tensors[last ? 1 : 0];
+        tensor.type = 42;
+        tensor.shape = {2560, 4};
+        tensor.data = std::string(10240 / 128 * 34, 'x');
+        file.tensors[1].offset = last ? 32 : 2720;
+        expect_error(file, {tensor.name, "Q2_0", "groups of 128", "groups of 64"});
+        tensor.data = std::string(10240 / 64 * 18, 'x');
+        file.tensors[1].offset = last ? 32 : 2880;
+        EXPECT_EQ(error_of(file.bytes()), "");
+    }
+}
+
 TEST(GgufReader, a_type_that_cannot_be_read_is_named_with_those_that_can) {
     RawGguf file = tiny_gguf();
     file.tensors[0].type = 34;
