@@ -49,6 +49,10 @@ function(strata_test name)
     if("quick" IN_LIST ARG_LABELS)
         add_dependencies(quick_tests ${name})
     endif()
-    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${ARG_LABELS}"
-                         TIMEOUT 600)
+    # An empty value would be lost on the way and take the next property's name for itself.
+    set(properties TIMEOUT 600)
+    if(ARG_LABELS)
+        list(APPEND properties LABELS "${ARG_LABELS}")
+    endif()
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES ${properties})
 endfunction()
