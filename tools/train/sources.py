@@ -95,7 +95,7 @@ def versions(work):
         for copyright in (work / "root" / name).glob("usr/share/doc/*/copyright*"):
             text += copyright.read_text(errors="replace") if copyright.suffix != ".gz" else ""
         found = re.findall(r"^License: *([^\s].{0,40})$", text, re.M)
-        ranked = sorted(set(found), key=lambda x: -found.count(x))
+        ranked = sorted(set(found), key=lambda x: (-found.count(x), x))
         out[name] = (
             version.replace("%3a", ":"),
             ranked[:4] or [LICENCES.get(name, "see its copyright file")],
