@@ -15,16 +15,9 @@ need_packages "${ENGINE_PACKAGES[@]}"
 ) >&2
 strata="$root/build/cpu/strata"
 
-models=("$root"/models/*.gguf)
-bundled="${models[0]}"
-bundled_or_end() {
-    [[ -f "$bundled" ]] && return
-    echo "models/ holds no GGUF file, wanted the bundled model" >&2
-    exit 1
-}
+bundled="$root/models/strata-mini.gguf"
 
 if (($# == 0)); then
-    bundled_or_end
     echo '$ strata generate -p "def " -n 64' >&2
     "$strata" generate -m "$bundled" -p "def " -n 64
     echo '$ strata chat -p "what does grep do?"' >&2
@@ -36,10 +29,7 @@ shift
 model=()
 case "$command" in
 generate | chat | logits | features | draft)
-    if [[ ! " $* " =~ \ (-m|--model)[\ =] ]]; then
-        bundled_or_end
-        model=(-m "$bundled")
-    fi
+    [[ " $* " =~ \ (-m|--model)[\ =] ]] || model=(-m "$bundled")
     ;;
 esac
 exec "$strata" "$command" "${model[@]}" "$@"

@@ -51,7 +51,8 @@ class ChatWriter {
         : tokenizer_(tokenizer), start_(start), end_(end) {}
     void plain(std::string_view text) {
         const auto ids = tokenizer_.encode(text);
-        ids_.insert(ids_.end(), ids.begin(), ids.end());
+        // insert() of the range makes GCC 12 warn of an overflow that cannot be.
+        for (const std::int32_t id : ids) ids_.push_back(id);
     }
 
     const Tokenizer& tokenizer_;
