@@ -19,8 +19,8 @@ constexpr std::uint32_t kVersion = 3;
 constexpr std::uint64_t kPairBytesMin = 8 + 1 + 4 + 1;
 constexpr std::uint64_t kTensorInfoBytesMin = 8 + 1 + 4 + 8 + 4 + 8;
 
-// Why a tensor may have less room than its type and shape take: ends an error, maybe empty. There is
-// a Q2_0 with a scale for every 128 values, which differs from that of 64 in nothing but its size.
+// Why a tensor may have less room than its type and shape take: ends an error, maybe empty. There
+// is a Q2_0 with a scale for every 128 values, which differs from that of 64 in its size alone.
 std::string other_variant(const Tensor& tensor, std::uint64_t room) {
     constexpr std::uint64_t kGroup = 128;
     constexpr std::uint64_t kGroupBytes = 34;

@@ -5,7 +5,7 @@
 // together, or drop() forgets them all. The kinds of state, and what makes each of them droppable:
 //   keys, values, block keys      rows at and past the committed length are scratch
 //   delta-net memories, histories the step writes the state after all its rows beside the committed
-//                                 one; commit swaps the two, or replays rows from the window's trace
+//                                 one; commit swaps the two, or replays the window's trace
 //   recent tokens, length         host values, changed by commit alone
 #pragma once
 

@@ -3,14 +3,14 @@
 
     llama_compare.py MODEL.gguf GOLDEN --package DIR --libraries DIR [--write PREFIX]
 
-GOLDEN is a folder with golden.bin and golden.json (tools/reference/golden.py). --package is the folder
-that holds the Python package `llama_cpp` (its ctypes declarations are used), --libraries the one
-with libllama.so of the same release. Prints for each prompt the largest difference and the spread of
-the reference's logits, apart for the positions that see everything and for those where the sparse
-attention chooses; exits with 1 when a difference of the first kind passes --tolerance times the
-spread. The second kind differs by design: llama.cpp picks single tokens by their block's score, so
-that unless the tail is full a part of one more block is seen, and equal scores fall as they may.
---write keeps the logits as PREFIX.<prompt>.f32, float32 [n, vocabulary].
+GOLDEN is a folder with golden.bin and golden.json (tools/reference/golden.py). --package is the
+folder that holds the Python package `llama_cpp` (its ctypes declarations are used), --libraries
+the one with libllama.so of the same release. Prints for each prompt the largest difference and
+the spread of the reference's logits, apart for the positions that see everything and for those
+where the sparse attention chooses; exits with 1 when a difference of the first kind passes
+--tolerance times the spread. The second kind differs by design: llama.cpp picks single tokens by
+their block's score, so that unless the tail is full a part of one more block is seen, and equal
+scores fall as they may. --write keeps the logits as PREFIX.<prompt>.f32, float32 [n, vocabulary].
 """
 
 import argparse
@@ -128,8 +128,8 @@ def main():
             have.astype("<f4").tofile(f"{arguments.write}.{prompt}.f32")
         # llama.cpp runs layers of ratio 0 dense, which the golden answers are not past the budget.
         all_seen = min(len(want), budget + max(ratio, 1) - 1)
-        full_tail = [p for p in range(all_seen, len(want)) if ratio and (p + 1) % ratio == ratio - 1]
         rest = range(all_seen, len(want))
+        full_tail = [p for p in rest if ratio and (p + 1) % ratio == ratio - 1]
         report(prompt, "all seen", want, have, range(all_seen))
         report(prompt, "chosen, full tail", want, have, full_tail)
         report(prompt, "chosen", want, have, rest)

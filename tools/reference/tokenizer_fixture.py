@@ -7,9 +7,9 @@ r"""Makes the fixture of tests/tokenizer with the `tokenizers` library from PyPI
 
 The training text is the source of Python's standard library and the phrases of
 tokenizer_strings.py. A line of cases.txt is: `plain` or `special`, a tab, the ids separated by
-spaces, a tab, the text with \\ \n \r \t \0 escaped by a backslash. `plain` is what the tokenizer says
-without its added tokens, `special` what it says with them. A line of classes.txt is: first and last
-code point in hexadecimal, and the class (L, M, N, s) that the regex engine gives them.
+spaces, a tab, the text with \\ \n \r \t \0 escaped by a backslash. `plain` is what the tokenizer
+says without its added tokens, `special` what it says with them. A line of classes.txt is: first
+and last code point in hexadecimal, and the class (L, M, N, s) that the regex engine gives them.
 """
 
 import json
@@ -79,8 +79,8 @@ def special_text(generator, source):
     parts = []
     for _ in range(generator.randint(1, 5)):
         parts.append(generator.choice(CONTROL + USER_DEFINED + [
-            NORMALIZED, "[caf\u00e9]", "<|im_", "<|im_end|", "<<|im_end|>", "<think", ">", " ", "\n",
-            "e\u0301", "\u0301"]))
+            NORMALIZED, "[caf\u00e9]", "<|im_", "<|im_end|", "<<|im_end|>", "<think", ">", " ",
+            "\n", "e\u0301", "\u0301"]))
         if generator.random() < 0.6:
             parts.append(source.string()[:12])
     return "".join(parts)

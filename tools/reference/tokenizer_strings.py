@@ -1,5 +1,6 @@
-"""Strings that are hard on a tokenizer: every class of the split expression and every border between
-two of them, scripts, combining marks, emoji, white space, code, and random mixtures of all that.
+"""Strings that are hard on a tokenizer: every class of the split expression and every border
+between two of them, scripts, combining marks, emoji, white space, code, and random mixtures of
+all that.
 
 All randomness comes from the generator that is passed in.
 """
@@ -30,7 +31,8 @@ PHRASES = [
     "👍🏽👩‍👩‍👧‍👦🏳️‍🌈🇩🇪🇫🇷🏴󠁧󠁢󠁥󠁮󠁧󠁿 ☃️ 1️⃣ ❤",
     "½ ² ³ Ⅷ ٣ ३ ৩ ① ⑳ 万 〇 ㊿ 𝟘𝟙 ௧௨",
     "12345 3.14159 1,000,000 0x1F 1e-9 v2.0.1 2026-11-29",
-    "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u0610-\u061a\u064b-\u065f\u0816-\u0819\u0900-\u0903"
+    "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u0610-\u061a\u064b-\u065f"
+    "\u0816-\u0819\u0900-\u0903"
     "\u093a-\u093c\u1ab0-\u1abd\u1dc0-\u1dff\u20d0-\u20dc\ufe00-\ufe0f]",
     "a\u200bb\u200cc\u200dd\u2060e\ufefff\u00adg",
     "\u0000\u0001\u0002\u0007\u0008\u001b[31mred\u001b[0m\u007f\u0080\u009f",

@@ -1,9 +1,10 @@
-"""Splits every routed expert of a trained checkpoint into two of half the width, without changing the function.
+"""Splits every routed expert of a trained checkpoint into two of half the width, same function.
 
-The hidden units of an expert are independent of each other, so its first and its second half are experts of their
-own. Both halves take their expert's router row: they tie, so twice as many active experts choose the same pairs, each
-half with half the share, which a down matrix times two makes up for (exactly: a power of two). Training goes on from
-there with `train.py --parts` so that the halves part.
+The hidden units of an expert are independent of each other, so its first and its second half are
+experts of their own. Both halves take their expert's router row: they tie, so twice as many
+active experts choose the same pairs, each half with half the share, which a down matrix times two
+makes up for (exactly: a power of two). Training goes on from there with `train.py --parts` so
+that the halves part.
 
   python split_experts.py --from CHECKPOINT --to CHECKPOINT [--noise 0.02]
 """
