@@ -64,9 +64,9 @@ float Prepared<kValues>::effective(std::uint16_t half) const {
 inline int nearest_in(float value, int low, int high) {
     const auto first = static_cast<float>(low);
     const auto last = static_cast<float>(high);
-    if (!(value > first)) return low;
-    if (value >= last) return high;
-    return low + static_cast<int>(value - first + 0.5f);
+    const float above = value > first ? value : first;
+    const float within = above < last ? above : last;
+    return low + static_cast<int>(within - first + 0.5f);
 }
 
 inline float inverse_of(float scale) {
@@ -82,6 +82,9 @@ struct FitRange {
     bool both_signs;  // whether a negative scale may fit better, the levels being lopsided
 };
 
+// Sums that do not wait for each other; blocks and their parts are multiples of this.
+inline constexpr std::size_t kLanes = 4;
+
 // The scale for which the sum of w * (x - scale * level)^2 is least among those that the range
 // gives, where level_of(x / scale) is the nearest level; for given levels the scale is the least
 // squares one.
@@ -94,13 +97,18 @@ float fit_scale(std::span<const float> x, std::span<const float> w, const FitRan
     float best = 0.0f;
     float best_score = 0.0f;
     const auto attempt = [&](float inverse) {
-        float product = 0.0f;
-        float square = 0.0f;
-        for (std::size_t i = 0; i < x.size(); ++i) {
-            const float level = level_of(x[i] * inverse);
-            product += w[i] * x[i] * level;
-            square += w[i] * level * level;
+        std::array<float, kLanes> products{};
+        std::array<float, kLanes> squares{};
+        for (std::size_t i = 0; i < x.size(); i += kLanes) {
+            for (std::size_t j = 0; j < kLanes; ++j) {
+                const float level = level_of(x[i + j] * inverse);
+                const float weighted = w[i + j] * level;
+                products[j] += weighted * x[i + j];
+                squares[j] += weighted * level;
+            }
         }
+        const float product = (products[0] + products[1]) + (products[2] + products[3]);
+        const float square = (squares[0] + squares[1]) + (squares[2] + squares[3]);
         if (product * product > best_score * square) {
             best = product / square;
             best_score = product * product / square;

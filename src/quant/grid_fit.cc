@@ -179,6 +179,7 @@ float Fitter<kWidth, kCount>::scale_of(int part) {
     for (int i = 0; i < kScaleSteps; ++i) {
         attempt(largest / (format_.first + step * static_cast<float>(i)));
     }
+    attempt(largest / index_.lowest());  // fits values that are all alike
     attempt(best);
     return best;
 }
@@ -275,10 +276,13 @@ GridCodes fit_grid(const GridIndex<kWidth, kCount>& index, const GridFormat& for
     return fitter.codes;
 }
 
+template class GridIndex<8, 256>;
 template class GridIndex<8, 512>;
 template class GridIndex<8, 1024>;
 template class GridIndex<4, 256>;
 template class GridIndex<4, 512>;
+template GridCodes fit_grid(const GridIndex<8, 256>&, const GridFormat&, const float*,
+                            const float*);
 template GridCodes fit_grid(const GridIndex<8, 512>&, const GridFormat&, const float*,
                             const float*);
 template GridCodes fit_grid(const GridIndex<8, 1024>&, const GridFormat&, const float*,

@@ -39,6 +39,7 @@ class GridIndex {
 
     static constexpr std::size_t kNear = 16;
 
+    float lowest() const { return levels_.front(); }
     const std::array<float, kWidth>& vector(int number) const { return vectors_[number]; }
     // Numbers of vectors near the magnitudes.
     const std::array<std::uint16_t, kNear>& near(const std::array<float, kWidth>& magnitudes) const;

@@ -6,7 +6,9 @@
 
 #include "quant/blocks.h"
 #include "quant/codebooks.h"
+#include "quant/fit.h"
 #include "quant/formats.h"
+#include "quant/grid_fit.h"
 #include "quant/half.h"
 
 namespace strata::quant {
@@ -30,6 +32,24 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+constexpr GridFormat kFormat = {32, 0.125f, true, 30.0f, 56.0f};
+
+Block encode_block(const float* in, const float* importance) {
+    static const GridIndex<8, 256> index(kIq2XxsGrid);
+    const GridCodes codes = fit_grid(index, kFormat, in, importance);
+    Block block{};
+    block.scale = codes.scale;
+    for (int p = 0; p < 8; ++p) {
+        std::uint32_t rest = static_cast<std::uint32_t>(codes.parts[p]) << 28;
+        for (int i = 0; i < 4; ++i) {
+            block.parts[8 * p + i] = static_cast<std::uint8_t>(codes.numbers[4 * p + i]);
+            rest |= (codes.signs[4 * p + i] & 127u) << 7 * i;
+        }
+        std::memcpy(block.parts.data() + 8 * p + 4, &rest, sizeof(rest));
+    }
+    return block;
+}
+
 }  // namespace
 
 constinit const TypeInfo kIQ2_XXS = {Type::iq2_xxs,
@@ -37,6 +57,7 @@ constinit const TypeInfo kIQ2_XXS = {Type::iq2_xxs,
                                      kSuperBlock,
                                      sizeof(Block),
                                      decode_blocks<Block, kSuperBlock, decode_block>,
-                                     nullptr};
+                                     encode_blocks<Block, kSuperBlock, encode_block>,
+                                     encode_blocks_weighted<Block, kSuperBlock, encode_block>};
 
 }  // namespace strata::quant

@@ -7,6 +7,7 @@
 #include "quant/fit.h"
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/iq4_nearest.h"
 
 namespace strata::quant {
 namespace {
@@ -28,24 +29,15 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
-// The number of the nearest value: how many of the middles between neighbours lie below.
-int nearest_code(float value) {
-    int code = 0;
-    for (int i = 0; i < 15; ++i) {
-        const auto middle = static_cast<float>(kIq4Values[i] + kIq4Values[i + 1]) * 0.5f;
-        code += value > middle ? 1 : 0;
-    }
-    return code;
-}
-
 Block encode_block(const float* in, const float* importance) {
     const Prepared<kBlock> values(in, importance);
-    const auto level_of = [](float v) { return static_cast<float>(kIq4Values[nearest_code(v)]); };
+    const Iq4Nearest& nearest = iq4_nearest();
+    const auto level_of = [&](float v) { return static_cast<float>(kIq4Values[nearest.code(v)]); };
     Block block{};
     block.scale = values.stored(fit_scale(values.x, values.w, {96.0f, 132.0f, 10, true}, level_of));
     const float inverse = inverse_of(values.effective(block.scale));
     for (int j = 0; j < kBlock; ++j) {
-        const int code = nearest_code(values.x[j] * inverse);
+        const int code = nearest.code(values.x[j] * inverse);
         block.codes[j % kHalf] |= static_cast<std::uint8_t>(code << j / kHalf * 4);
     }
     return block;

@@ -4,8 +4,10 @@
 
 #include "quant/blocks.h"
 #include "quant/codebooks.h"
+#include "quant/fit.h"
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/iq4_nearest.h"
 
 namespace strata::quant {
 namespace {
@@ -32,6 +34,35 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+Block encode_block(const float* in, const float* importance) {
+    const Prepared<kSuperBlock> values(in, importance);
+    const std::span<const float> x(values.x);
+    const std::span<const float> w(values.w);
+    const Iq4Nearest& nearest = iq4_nearest();
+    const auto level_of = [&](float v) { return static_cast<float>(kIq4Values[nearest.code(v)]); };
+    std::array<float, 8> scales;
+    float extreme = 0.0f;
+    for (int part = 0; part < 8; ++part) {
+        scales[part] = fit_scale(x.subspan(32 * part, 32), w.subspan(32 * part, 32),
+                                 {96.0f, 132.0f, 10, true}, level_of);
+        if (std::fabs(scales[part]) > std::fabs(extreme)) extreme = scales[part];
+    }
+    Block block{};
+    block.scale = values.stored(extreme / -32.0f);
+    const float scale = values.effective(block.scale);
+    for (int part = 0; part < 8; ++part) {
+        const int code = nearest_in(scales[part] * inverse_of(scale), -32, 31);
+        block.low[part / 2] |= static_cast<std::uint8_t>(((code + 32) & 15) << part % 2 * 4);
+        block.high |= static_cast<std::uint16_t>((code + 32) >> 4 << 2 * part);
+        const float inverse = inverse_of(scale * static_cast<float>(code));
+        for (int j = 0; j < 32; ++j) {
+            const int nibble = nearest.code(x[32 * part + j] * inverse);
+            block.codes[16 * part + j % 16] |= static_cast<std::uint8_t>(nibble << j / 16 * 4);
+        }
+    }
+    return block;
+}
+
 }  // namespace
 
 constinit const TypeInfo kIQ4_XS = {Type::iq4_xs,
@@ -39,6 +70,7 @@ constinit const TypeInfo kIQ4_XS = {Type::iq4_xs,
                                     kSuperBlock,
                                     sizeof(Block),
                                     decode_blocks<Block, kSuperBlock, decode_block>,
-                                    nullptr};
+                                    encode_blocks<Block, kSuperBlock, encode_block>,
+                                    encode_blocks_weighted<Block, kSuperBlock, encode_block>};
 
 }  // namespace strata::quant

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "quant/fit.h"
 #include "quant/formats.h"
 #include "quant/half.h"
 
@@ -63,8 +64,28 @@ void encode(const float* in, std::byte* row, std::int64_t n) {
     }
 }
 
+// With importance, what fits best; without, what files of other programs have.
+Block encode_block(const float* in, const float* importance) {
+    const Prepared<kBlock> values(in, importance);
+    const auto level_of = [](float v) { return static_cast<float>(nearest_in(v, -8, 7)); };
+    Block block{};
+    block.scale = values.stored(fit_scale(values.x, values.w, {6.5f, 8.75f, 10, true}, level_of));
+    const float inverse = inverse_of(values.effective(block.scale));
+    for (int j = 0; j < kBlock; ++j) {
+        const int code = nearest_in(values.x[j] * inverse, -8, 7) + 8;
+        block.codes[j % kHalf] |= static_cast<std::uint8_t>(code << j / kHalf * 4);
+    }
+    return block;
+}
+
 }  // namespace
 
-constinit const TypeInfo kQ4_0 = {Type::q4_0, "Q4_0", kBlock, sizeof(Block), decode, encode};
+constinit const TypeInfo kQ4_0 = {Type::q4_0,
+                                  "Q4_0",
+                                  kBlock,
+                                  sizeof(Block),
+                                  decode,
+                                  encode,
+                                  encode_blocks_weighted<Block, kBlock, encode_block>};
 
 }  // namespace strata::quant

@@ -24,8 +24,8 @@ import numpy as np
 
 KINDS = gguf.GGMLQuantizationType
 Q2_0 = 42
-ENCODED = ("q6_k", "q5_0", "q5_1", "q5_k", "q4_k", "iq4_nl", "iq3_s", "iq3_xxs", "iq2_s", "iq2_xs",
-           "q2_0")
+ENCODED = ("q6_k", "q5_0", "q5_1", "q5_k", "q4_k", "iq4_nl", "iq4_xs", "iq3_s", "iq3_xxs", "iq2_s",
+           "iq2_xs", "iq2_xxs", "q2_0")
 ROW = 1024
 BLOCKS = 24  # at least; more where the codes need them
 
@@ -165,7 +165,7 @@ def ggml_error(library, name, rows, importance):
     kind, values, size, _ = LAYOUTS[name]
     number = Q2_0 if kind is None else int(kind)
     given = importance
-    if given is None and name == "iq2_xs":  # ggml refuses to encode it without any
+    if given is None and name in ("iq2_xs", "iq2_xxs"):  # ggml wants some
         given = np.ones(ROW, dtype=np.float32)
     blocks = np.zeros((rows.size // values, size), dtype=np.uint8)
     library.ggml_quantize_init(number)
