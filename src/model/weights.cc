@@ -22,6 +22,7 @@ class Binder {
     Result<const gguf::Tensor*> tensor(std::string_view name) const {
         return gguf::require_tensor(file_, concat(prefix_, name));
     }
+    Status refuse_factor(const gguf::Tensor& matrix) const;
     Status matrix(std::string_view name, op::Weight& weight);
     Status vector(std::string_view name, const float*& values);
     Status addresses(const std::vector<const std::byte*>& list, const std::byte* const*& table);
@@ -42,12 +43,25 @@ class Binder {
     std::string prefix_;
 };
 
+// NVFP4 files may multiply a matrix, or each of its experts, by what is in a tensor of its own.
+Status Binder::refuse_factor(const gguf::Tensor& matrix) const {
+    constexpr std::string_view kSuffix = ".weight";
+    if (!matrix.name.ends_with(kSuffix)) return Ok{};
+    const std::string stem = matrix.name.substr(0, matrix.name.size() - kSuffix.size());
+    const gguf::Tensor* factor = file_.find_tensor(stem + ".scale");
+    if (factor == nullptr) return Ok{};
+    return STRATA_ERROR("'", file_.path(), "': tensor '", matrix.name, "' of type ",
+                        quant::info(matrix.type).name, " is to be multiplied by tensor '",
+                        factor->name, "', which is not done here, wanted weights without it");
+}
+
 Status Binder::matrix(std::string_view name, op::Weight& weight) {
     STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
     if (quant::info(t->type).decode == nullptr) {
         return STRATA_ERROR("'", file_.path(), "': tensor '", t->name, "' is of type ",
                             quant::info(t->type).name, ", wanted a floating-point type");
     }
+    STRATA_TRY(refuse_factor(*t));
     STRATA_ASSIGN(const std::uint64_t row_bytes, quant::row_bytes(t->type, t->shape[0]));
     STRATA_ASSIGN(weight.data, device_.resident(t->data));
     weight.type = t->type;

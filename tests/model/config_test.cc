@@ -128,6 +128,20 @@ TEST_F(Config, contradictions_say_both_numbers) {
     EXPECT_TRUE(names(inner, "96")) << inner;
 }
 
+TEST_F(Config, a_factor_of_a_matrix_is_refused_rather_than_left_out) {
+    Edit edit;
+    edit.tensors = [](std::string& name, quant::Type& type, std::vector<std::uint64_t>& shape) {
+        if (name != "output.weight") return true;  // without which the embedding is the head
+        name = "blk.0.ffn_down_exps.scale";
+        type = quant::Type::f32;
+        shape = {8};
+        return true;
+    };
+    const std::string message = load(edit);
+    EXPECT_TRUE(names(message, "blk.0.ffn_down_exps.weight")) << message;
+    EXPECT_TRUE(names(message, "blk.0.ffn_down_exps.scale")) << message;
+}
+
 TEST_F(Config, each_missing_or_misshapen_tensor_is_named) {
     for (const model::TensorSpec& spec : model::tensor_list(target_->config())) {
         Edit missing;
