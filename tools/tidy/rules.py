@@ -212,6 +212,17 @@ def headers(project):
             yield source.path, 1, "a header opens with a comment that says what it is for"
 
 
+def ops_are_tested(project):
+    """Every op of ops.def is called in tests/op."""
+    listed = project.by_path.get("src/op/ops.def")
+    for found in re.finditer(r"^STRATA_OP\((\w+)", listed.text if listed else "", re.M):
+        word = re.compile(rf"\b{found.group(1)}\b")
+        files = (s for s in project.sources if s.path.startswith("tests/op/") and s.suffix in CPP)
+        if not any(word.search(s.code) for s in files):
+            yield (listed.path, listed.line_of(found.start()),
+                   f"nothing in tests/op calls {found.group(1)}")
+
+
 def dead_headers(project):
     included = {i[1:] for s in project.sources if s.suffix in CPP for _, i in s.includes}
     for source in project.sources:
@@ -281,7 +292,7 @@ def diagram(project):
 
 RULES = (layering, own_header_first, library_per_folder, every_source_is_built, banned_calls,
          columns_and_whitespace, function_length, file_length, headers, dead_headers,
-         contract_words, markers, tensor_names, names_and_sizes, links, diagram)
+         ops_are_tested, contract_words, markers, tensor_names, names_and_sizes, links, diagram)
 
 
 def is_text(source):

@@ -313,6 +313,14 @@ class Text(Tree):
         self.write("src/base/dead.h", HEADER)
         self.found("src/base/dead.h", 1, "nobody includes")
 
+    def test_every_op_is_called_in_a_test(self):
+        self.write("src/op/ops.def", "STRATA_OP(embed, Embed)\n")
+        self.write("tests/op/CMakeLists.txt", "add_executable(t t.cc)\n")
+        self.write("tests/op/t.cc", "auto x = ops.embedding;  // embed\n")
+        self.found("src/op/ops.def", 1, "nothing in tests/op calls embed")
+        self.write("tests/op/t.cc", "auto x = ops.embed;\n")
+        self.clean()
+
     def test_contracts_know_no_caller_and_no_machine(self):
         self.write("src/op/o.h", HEADER + "// One row: the Decode case.\n")
         self.write("src/base/text.cc", '#include "base/text.h"\n')
