@@ -2,7 +2,7 @@
 # Every check of the project, from a clone:
 #   ./test.sh         rules of the tree, format, all tests; the CUDA kernels compiled, where there
 #                     is an nvcc; then the quick tests under AddressSanitizer with
-#                     UndefinedBehaviorSanitizer, and under ThreadSanitizer
+#                     UndefinedBehaviorSanitizer, and those that use threads under ThreadSanitizer
 #   ./test.sh quick   the quick tests alone
 # Stops at the first failure with a status that is not 0. The last lines are ctest's.
 set -euo pipefail
@@ -38,7 +38,7 @@ all)
         cmake --build --preset cuda --target cuda_test -- --quiet
     fi
     stage cpu-asan quick_tests cpu-asan
-    stage cpu-tsan quick_tests cpu-tsan
+    stage cpu-tsan threaded_tests cpu-tsan
     ;;
 quick)
     stage cpu quick_tests quick
