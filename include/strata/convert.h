@@ -1,4 +1,4 @@
-// Checkpoints to GGUF, and what is in a GGUF file.
+// Checkpoints to GGUF, GGUF to other number formats, and what is in a GGUF file.
 #pragma once
 
 #include <cstdint>
@@ -6,31 +6,35 @@
 #include <string>
 
 #include "strata/result.h"
+#include "strata/types.h"
 
 namespace strata {
 
-// Names of number formats as the command line takes them ("f32", "q8_0", any case); empty: `type`.
-struct ConvertRequest {
+struct ConvertRequest : TypeNames {
     std::string directory;
     std::string output;
-    std::string type = "bf16";  // of every matrix that no other field names
-    std::string experts_gate;   // gate and up
-    std::string experts_down;
-    std::string dense;  // attention, delta nets, shared experts, n-gram block, MTP
-    std::string hyper;  // hyper-connections
-    std::string embedding;
-    std::string head;
-    std::string table;  // the n-gram table
     // Leaves the MTP layer out, for readers of this architecture that know none.
     bool no_mtp = false;
 };
 
-// Bytes written and in all. False ends the conversion with an error.
+// Bytes written and in all. False ends the work with an error.
 using ConvertProgress = std::function<bool(std::int64_t done, std::int64_t total)>;
 
 // Writes request.output whole or not at all. Errors name the file, tensor or key, what was found
 // and what was wanted.
 Status convert_checkpoint(const ConvertRequest& request, const ConvertProgress& progress = {});
+
+struct QuantizeRequest : TypeNames {
+    std::string input;  // a GGUF file, a part of a split set, or a folder holding one
+    std::string output;
+    int threads = 0;  // 0: all cores that this process may use; the file does not depend on it
+};
+
+// The same model in other number formats, one file, whole or not at all. Tensors that have their
+// format already, and those whose name says nothing of a class, are copied as they are. Errors:
+// another architecture, an output that is a file of the input, a format that a row width cannot
+// hold, a value that a format cannot.
+Status quantize_model(const QuantizeRequest& request, const ConvertProgress& progress = {});
 
 struct InspectRequest {
     std::string path;

@@ -1,10 +1,8 @@
 #include "convert/convert.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <filesystem>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -19,33 +17,12 @@ namespace {
 
 // Values held at a time, unless one row has more.
 constexpr std::uint64_t kChunkValues = std::uint64_t{1} << 18;
-// Of general.quantization_version: the block layouts since 2023.
-constexpr std::uint32_t kQuantizationVersion = 2;
-constexpr float kHalfMax = 65504.0F;
 
 struct Output {
     Recipe recipe;
     quant::Type type;
     std::uint64_t row_bytes = 0;
 };
-
-// The largest magnitude that the format is sure to hold: of F16 itself, and of block formats, whose
-// scales are F16.
-float magnitude_max(quant::Type type) {
-    const bool half = type == quant::Type::f16 || quant::info(type).block > 1;
-    return half ? kHalfMax : std::numeric_limits<float>::max();
-}
-
-Status check_range(const Output& output, std::span<const float> values) {
-    const float limit = magnitude_max(output.type);
-    for (const float value : values) {
-        if (std::fabs(value) > limit) {
-            return STRATA_ERROR("tensor '", output.recipe.spec.name, "' has the value ", value,
-                                ", and ", quant::info(output.type).name, " holds at most ", limit);
-        }
-    }
-    return Ok{};
-}
 
 std::string model_name(const ConvertOptions& options) {
     if (!options.name.empty()) return options.name;
@@ -110,7 +87,7 @@ Status write_tensor(const Output& output, gguf::Writer& writer, Progress& progre
         values.resize(count * width);
         bytes.resize(count * output.row_bytes);
         STRATA_TRY(read_rows(output.recipe, row, values));
-        STRATA_TRY(check_range(output, values));
+        STRATA_TRY(check_range(output.type, output.recipe.spec.name, values));
         encode(values.data(), bytes.data(), static_cast<std::int64_t>(values.size()));
         STRATA_TRY(writer.write_tensor_data(bytes));
         STRATA_TRY(progress.add(bytes.size(), output.recipe.spec.name));

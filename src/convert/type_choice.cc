@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -28,14 +30,13 @@ constexpr std::uint32_t kFileTypeGuessed = 1024;
 // Above every type id of the format.
 constexpr std::uint32_t kTypeIdsEnd = 64;
 
-std::string writable_types() {
-    std::string names;
-    for (std::uint32_t id = 0; id < kTypeIdsEnd; ++id) {
-        const quant::TypeInfo* info = quant::find_type(id);
-        if (info == nullptr || info->encode == nullptr) continue;
-        names += concat(names.empty() ? "" : ", ", info->name);
-    }
-    return names;
+constexpr float kHalfMax = 65504.0F;
+
+// The largest magnitude that the format is sure to hold: of F16 itself, and of block formats, whose
+// scales are F16.
+float magnitude_max(Type type) {
+    const bool half = type == Type::f16 || quant::info(type).block > 1;
+    return half ? kHalfMax : std::numeric_limits<float>::max();
 }
 
 bool is_block_format(Type type) { return quant::info(type).block > 1; }
@@ -86,6 +87,26 @@ Result<Type> parse_type(std::string_view text) {
     return info->type;
 }
 
+Result<TypeChoice> read_types(const TypeNames& names) {
+    TypeChoice choice;
+    STRATA_ASSIGN(choice.type, parse_type(names.type));
+    const struct {
+        const std::string& name;
+        std::optional<Type>& type;
+    } parts[] = {{names.experts_gate, choice.experts_gate},
+                 {names.experts_down, choice.experts_down},
+                 {names.dense, choice.dense},
+                 {names.hyper, choice.hyper},
+                 {names.embedding, choice.embedding},
+                 {names.head, choice.head},
+                 {names.table, choice.table}};
+    for (const auto& part : parts) {
+        if (part.name.empty()) continue;
+        STRATA_ASSIGN(part.type, parse_type(part.name));
+    }
+    return choice;
+}
+
 Result<Type> choose_type(const TypeChoice& choice, const model::TensorSpec& spec) {
     const Type type = unchecked(choice, spec);
     const quant::TypeInfo& info = quant::info(type);
@@ -107,4 +128,32 @@ std::uint32_t file_type(Type type) {
     return found == kFileTypes.end() ? kFileTypeGuessed : found->second;
 }
 
+Status check_range(Type type, std::string_view name, std::span<const float> values) {
+    const float limit = magnitude_max(type);
+    for (const float value : values) {
+        if (!(std::fabs(value) <= limit)) {
+            return STRATA_ERROR("tensor '", name, "' has the value ", value, ", and ",
+                                quant::info(type).name, " is sure to hold at most ", limit);
+        }
+    }
+    return Ok{};
+}
+
 }  // namespace strata::convert
+
+namespace strata {
+
+std::string writable_types() {
+    std::string list;
+    for (std::uint32_t id = 0; id < convert::kTypeIdsEnd; ++id) {
+        const quant::TypeInfo* info = quant::find_type(id);
+        if (info == nullptr || info->encode == nullptr) continue;
+        if (!list.empty()) list += ", ";
+        for (const char c : info->name) {
+            list += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+        }
+    }
+    return list;
+}
+
+}  // namespace strata

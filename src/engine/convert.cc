@@ -1,44 +1,47 @@
-// The public names of conversion and inspection.
+// The public names of conversion, quantization and inspection.
 #include "convert/convert.h"
 
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/text.h"
+#include "base/thread_pool.h"
 #include "convert/inspect.h"
+#include "convert/quantize.h"
 #include "strata/convert.h"
 
 namespace strata {
-namespace {
-
-Status read_type(const std::string& text, std::optional<quant::Type>* type) {
-    if (text.empty()) return Ok{};
-    STRATA_ASSIGN(*type, convert::parse_type(text));
-    return Ok{};
-}
-
-}  // namespace
 
 Status convert_checkpoint(const ConvertRequest& request, const ConvertProgress& progress) {
     convert::ConvertOptions options;
     options.directory = request.directory;
     options.output = request.output;
     options.mtp = !request.no_mtp;
-    STRATA_ASSIGN(options.types.type, convert::parse_type(request.type));
-    STRATA_TRY(read_type(request.experts_gate, &options.types.experts_gate));
-    STRATA_TRY(read_type(request.experts_down, &options.types.experts_down));
-    STRATA_TRY(read_type(request.dense, &options.types.dense));
-    STRATA_TRY(read_type(request.hyper, &options.types.hyper));
-    STRATA_TRY(read_type(request.embedding, &options.types.embedding));
-    STRATA_TRY(read_type(request.head, &options.types.head));
-    STRATA_TRY(read_type(request.table, &options.types.table));
+    STRATA_ASSIGN(options.types, convert::read_types(request));
     if (progress) {
         options.progress = [&progress](std::uint64_t done, std::uint64_t total, std::string_view) {
             return progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));
         };
     }
     return convert::convert_checkpoint(options);
+}
+
+Status quantize_model(const QuantizeRequest& request, const ConvertProgress& progress) {
+    if (request.threads < 0 || request.threads > kThreadsMax) {
+        return STRATA_ERROR(request.threads, " threads were asked for, wanted 1 to ", kThreadsMax,
+                            ", or 0 for all cores");
+    }
+    convert::QuantizeOptions options;
+    options.input = request.input;
+    options.output = request.output;
+    options.threads = request.threads == 0 ? available_threads() : request.threads;
+    STRATA_ASSIGN(options.types, convert::read_types(request));
+    if (progress) {
+        options.progress = [&progress](std::uint64_t done, std::uint64_t total) {
+            return progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));
+        };
+    }
+    return convert::quantize(options);
 }
 
 Result<std::string> inspect_file(const InspectRequest& request) {

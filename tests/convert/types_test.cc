@@ -116,7 +116,7 @@ TEST(ConvertTypes, names_of_types_are_read_in_any_case_and_others_refused) {
     EXPECT_EQ(convert::parse_type("BF16").value(), Type::bf16);
     EXPECT_TRUE(says(convert::parse_type("q9").error().message, "'q9'"));
     EXPECT_TRUE(says(convert::parse_type("i64").error().message, "'i64'"));
-    EXPECT_TRUE(says(convert::parse_type("i64").error().message, "Q8_0"));
+    EXPECT_TRUE(says(convert::parse_type("i64").error().message, "q8_0"));
     EXPECT_FALSE(convert::parse_type("").ok());
 }
 

@@ -1,0 +1,184 @@
+#include "convert/quantize.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "gguf/reader.h"
+#include "gguf/writer.h"
+#include "model/config.h"
+#include "model/tensors.h"
+
+namespace strata::convert {
+namespace {
+
+// Values decoded and encoded at a time, unless one row has more.
+constexpr std::uint64_t kPieceValues = std::uint64_t{1} << 20;
+constexpr std::uint64_t kCopyBytes = std::uint64_t{4} << 20;
+
+struct Plan {
+    const gguf::Tensor* from;
+    quant::Type type;
+    std::uint64_t row_bytes;  // of the output
+
+    std::uint64_t width() const { return from->shape[0]; }
+    std::uint64_t rows() const { return from->elements() / width(); }
+    std::uint64_t bytes() const { return rows() * row_bytes; }
+};
+
+Status check_output(const gguf::File& file, const std::string& output) {
+    for (const std::string& path : file.paths()) {
+        std::error_code unequal;
+        if (path == output || std::filesystem::equivalent(path, output, unequal)) {
+            return STRATA_ERROR("output ", quote(output), " is a file of the input ",
+                                quote(file.path()), ": another name is wanted");
+        }
+    }
+    return Ok{};
+}
+
+using Specs = std::unordered_map<std::string, model::TensorSpec>;
+
+Result<Specs> specs_of(const gguf::File& file) {
+    STRATA_ASSIGN(const model::Config config, model::config_from_gguf(file));
+    const std::vector<std::string> missing = model::missing_tensors(config, file);
+    if (!missing.empty()) return STRATA_ERROR(quote(file.path()), ": ", missing.front());
+    Specs specs;
+    for (const model::TensorSpec& spec : model::tensor_list(config)) {
+        if (spec.presence == model::Presence::separate_or_fused) {
+            model::TensorSpec fused = spec;
+            fused.name = model::block_name(spec.block, "ffn_gate_up_exps.weight");
+            specs.emplace(fused.name, fused);
+        }
+        specs.emplace(spec.name, spec);
+    }
+    return specs;
+}
+
+Result<quant::Type> type_for(const TypeChoice& types, const Specs& specs,
+                             const gguf::Tensor& tensor) {
+    const auto found = specs.find(tensor.name);
+    const bool fractions = quant::info(tensor.type).decode != nullptr;
+    if (found == specs.end() || !fractions) return tensor.type;
+    model::TensorSpec spec = found->second;
+    spec.shape = tensor.shape;
+    return choose_type(types, spec);
+}
+
+Result<std::vector<Plan>> make_plans(const TypeChoice& types, const gguf::File& file,
+                                     gguf::Writer& writer) {
+    STRATA_ASSIGN(const Specs specs, specs_of(file));
+    std::vector<Plan> plans;
+    for (const gguf::Tensor& tensor : file.tensors()) {
+        STRATA_ASSIGN(const quant::Type type, type_for(types, specs, tensor));
+        STRATA_ASSIGN(const std::uint64_t bytes, quant::row_bytes(type, tensor.shape[0]));
+        STRATA_TRY(writer.add_tensor(tensor.name, type, tensor.shape));
+        plans.push_back({&tensor, type, bytes});
+    }
+    return plans;
+}
+
+void set_metadata(const gguf::File& file, quant::Type type, gguf::Writer& writer) {
+    for (const auto& [key, value] : file.metadata()) {
+        const bool of_the_container = key == "general.alignment" || key.starts_with("split.");
+        if (!of_the_container) writer.set(key, value);
+    }
+    writer.set("general.file_type", gguf::Value::of(file_type(type)));
+    writer.set("general.quantization_version", gguf::Value::of(kQuantizationVersion));
+}
+
+class Work {
+  public:
+    Work(const QuantizeOptions& options, const std::vector<Plan>& plans, gguf::Writer& writer)
+        : options_(options), writer_(writer), pool_(options.threads) {
+        for (const Plan& plan : plans) total_ += plan.bytes();
+    }
+
+    Status run(const Plan& plan) {
+        return plan.type == plan.from->type ? copy(plan) : encode(plan);
+    }
+
+  private:
+    Status copy(const Plan& plan) {
+        std::span<const std::byte> rest = plan.from->data;
+        while (!rest.empty()) {
+            const auto piece = rest.first(std::min<std::uint64_t>(kCopyBytes, rest.size()));
+            rest = rest.subspan(piece.size());
+            STRATA_TRY(write(piece));
+        }
+        return Ok{};
+    }
+
+    Status encode(const Plan& plan) {
+        const std::uint64_t step = std::max<std::uint64_t>(1, kPieceValues / plan.width());
+        for (std::uint64_t row = 0; row < plan.rows(); row += step) {
+            const std::uint64_t count = std::min(step, plan.rows() - row);
+            STRATA_TRY(encode_rows(plan, row, count));
+            STRATA_TRY(write(std::span(bytes_).first(count * plan.row_bytes)));
+        }
+        return Ok{};
+    }
+
+    Status encode_rows(const Plan& plan, std::uint64_t first, std::uint64_t count) {
+        const std::uint64_t from_bytes = plan.from->data.size() / plan.rows();
+        const auto decode = quant::info(plan.from->type).decode;
+        const auto encode = quant::info(plan.type).encode;
+        values_.resize(count * plan.width());
+        bytes_.resize(count * plan.row_bytes);
+        std::vector<Status> found(static_cast<std::size_t>(pool_.size()), Ok{});
+        pool_.parallel_for(static_cast<std::int64_t>(count), [&](std::int64_t begin,
+                                                                 std::int64_t end, int thread) {
+            for (auto r = static_cast<std::uint64_t>(begin); r < static_cast<std::uint64_t>(end);
+                 ++r) {
+                const std::span row = std::span(values_).subspan(r * plan.width(), plan.width());
+                const auto width = static_cast<std::int64_t>(plan.width());
+                decode(plan.from->data.data() + (first + r) * from_bytes, row.data(), width);
+                Status status = check_range(plan.type, plan.from->name, row);
+                if (!status.ok()) {
+                    found[static_cast<std::size_t>(thread)] = std::move(status);
+                    return;
+                }
+                encode(row.data(), bytes_.data() + r * plan.row_bytes, width);
+            }
+        });
+        for (Status& status : found) STRATA_TRY(std::move(status));
+        return Ok{};
+    }
+
+    Status write(std::span<const std::byte> bytes) {
+        STRATA_TRY(writer_.write_tensor_data(bytes));
+        done_ += bytes.size();
+        if (!options_.progress || options_.progress(done_, total_)) return Ok{};
+        return STRATA_ERROR("quantizing was interrupted after ", done_, " of ", total_, " bytes");
+    }
+
+    const QuantizeOptions& options_;
+    gguf::Writer& writer_;
+    ThreadPool pool_;
+    std::vector<float> values_;
+    std::vector<std::byte> bytes_;
+    std::uint64_t done_ = 0;
+    std::uint64_t total_ = 0;
+};
+
+}  // namespace
+
+Status quantize(const QuantizeOptions& options) {
+    STRATA_ASSIGN(const gguf::File file, gguf::File::open(options.input));
+    STRATA_TRY(check_output(file, options.output));
+    gguf::Writer writer;
+    set_metadata(file, options.types.type, writer);
+    STRATA_ASSIGN(const std::vector<Plan> plans, make_plans(options.types, file, writer));
+    STRATA_TRY(writer.begin(options.output));
+    Work work(options, plans, writer);
+    for (const Plan& plan : plans) STRATA_TRY(work.run(plan));
+    return writer.commit();
+}
+
+}  // namespace strata::convert
