@@ -6,6 +6,10 @@ namespace strata::synth {
 namespace {
 
 constexpr std::int64_t kAttentionInterval = 4;
+constexpr std::uint64_t kTinyTableBase = 211;
+constexpr std::uint64_t kFullTableBase = 20'000'000;
+
+}  // namespace
 
 void set_kinds(model::Config& config) {
     config.kinds.assign(static_cast<std::size_t>(config.layers), model::LayerKind::delta_net);
@@ -13,6 +17,8 @@ void set_kinds(model::Config& config) {
         config.kinds[static_cast<std::size_t>(i)] = model::LayerKind::sparse_attention;
     }
 }
+
+namespace {
 
 void set_shared_by_all(model::Config& config) {
     config.epsilon = 1e-6f;
@@ -93,8 +99,6 @@ Status set_ngram_hash(model::Config& config, std::uint64_t base) {
 }
 
 Result<model::Config> preset(std::string_view name) {
-    constexpr std::uint64_t kTinyTableBase = 211;
-    constexpr std::uint64_t kFullTableBase = 20'000'000;
     model::Config config;
     std::uint64_t base = 0;
     if (name == "tiny") {

@@ -20,13 +20,16 @@ struct SynthOptions {
     // Adds the tokenizer of byte_vocabulary, where the model has rows enough for it.
     bool tokenizer = true;
     std::string output;
-    // After every tensor: how many are done, and of how many.
-    std::function<void(std::size_t done, std::size_t total)> progress;
+    // After every piece: bytes written, bytes in all. False ends the work.
+    std::function<bool(std::uint64_t done, std::uint64_t total)> progress;
 };
 
 // Geometries by name: "tiny" has every part of the architecture at the smallest sizes that keep all
 // edges (model.md 5); "flash-next" is the full model. Error: another name.
 Result<model::Config> preset(std::string_view name);
+
+// Fills config.kinds: every fourth of config.layers attends.
+void set_kinds(model::Config& config);
 
 // Fills multipliers, vocabulary and offsets of config.ngram: heads of distinct primes from `base`
 // on.
@@ -38,10 +41,16 @@ Status set_ngram_hash(model::Config& config, std::uint64_t base);
 inline constexpr std::int64_t kByteVocabularyTokens = 261;
 Vocabulary byte_vocabulary(std::int64_t tokens);
 
-// Writes a model whose values depend on seed and tensor name alone, a few rows at a time. Matrices
-// have rows of length about 1, gains are near 1, decays and convolutions vary, so that every
-// mechanism shows in the output. The output appears whole or not at all. Errors: a geometry that
-// model::validate refuses, a type that a row width cannot hold, an unwritable output.
+// Writes a model whose values depend on seed and each tensor's name, shape and type alone, a few
+// rows at a time. Matrices have rows of length about 1, gains are near 1, decays and convolutions
+// vary, so that every mechanism shows in the output. The output appears whole or not at all.
+// Errors: a geometry that model::validate refuses, a type that a row width cannot hold, an
+// unwritable output.
+//
+// A matrix in a format of blocks is made of blocks drawn from a pool of kPoolValues random values
+// that is encoded once a type and row width: encoders that search for the best codes are too slow
+// to fill a large file. Its statistics are those of the format; its blocks repeat.
+inline constexpr std::uint64_t kPoolValues = std::uint64_t{1} << 16;
 Status synthesize(const SynthOptions& options);
 
 }  // namespace strata::synth
