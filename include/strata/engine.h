@@ -101,6 +101,7 @@ struct ModelInfo {
     std::int64_t hidden = 0;
     std::int64_t vocabulary = 0;
     std::int64_t trained_context = 0;
+    std::int64_t context = 0;  // tokens that a sequence may reach here
     bool has_mtp = false;
     bool has_tokenizer = false;
     std::uint64_t file_bytes = 0;

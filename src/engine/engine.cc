@@ -101,6 +101,7 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
                             " tokens, wanted at most the trained length of ",
                             parts->info.trained_context);
     }
+    parts->info.context = parts->context;
     parts->load_ms = milliseconds_since(start);
     return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
