@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <array>
 #include <exception>
 #include <new>
 
@@ -15,21 +14,20 @@
 namespace strata::cli {
 namespace {
 
-struct Command {
-    const char* name;
-    const char* help;
-    Run (*add)(Options&);
-};
-
-constexpr std::array kCommands = {
-    Command{"generate", "Complete a text or a list of tokens", add_generate},
-    Command{"chat", "Talk with a model in its chat form", add_chat},
-    Command{"logits", "Write the logits of every position to a file", add_logits},
-    Command{"features", "Write the mean of the residual streams after chosen layers", add_features},
-    Command{"draft", "Guess the tokens that follow a context", add_draft},
-    Command{"convert", "Make a GGUF file of a checkpoint folder", add_convert},
-    Command{"inspect", "Show what is in a GGUF file", add_inspect},
-};
+std::vector<Command> all_commands() {
+    return {
+        {"generate", "Complete a text or a list of tokens", add_generate},
+        {"chat", "Talk with a model in its chat form", add_chat},
+        {"logits", "Write the logits of every position to a file", add_logits},
+        {"features", "Write the mean of the residual streams after chosen layers", add_features},
+        {"draft", "Guess the tokens that follow a context", add_draft},
+        {"convert", "Make a GGUF file of a checkpoint folder", add_convert},
+        {"inspect", "Show what is in a GGUF file", add_inspect},
+        {"quantize", "Write a model in other number formats", add_quantize},
+        {"synth", "Write a model of random weights", add_synth},
+        {"eval", "Measure how well a model predicts a text", add_eval},
+    };
+}
 
 constexpr const char* kFooter =
     "Whole numbers take units: k, M, G, T, KiB, MiB, GiB and TiB are powers of 1024,\n"
@@ -54,30 +52,40 @@ int ended(const Status& status) {
     return kFailed;
 }
 
+// The command that was named last, and the names before its own.
+struct Used {
+    const CLI::App* app;
+    std::string before;
+};
+
+Used command_used(const CLI::App& app) {
+    Used used{&app, ""};
+    for (auto next = app.get_subcommands(); !next.empty(); next = used.app->get_subcommands()) {
+        if (!used.before.empty()) used.before += ' ';
+        used.before += used.app->get_name();
+        used.app = next.front();
+    }
+    return used;
+}
+
 int parse_and_run(int argc, const char* const* argv) {
     CLI::App app("Strata runs Qwen3.8-Flash-Next and models of its architecture.", "strata");
     app.set_version_flag("--version", "strata " STRATA_VERSION);
-    app.require_subcommand(1);
     app.footer(kFooter);
     app.formatter(help_format());
-    Run chosen;
-    for (const Command& command : kCommands) {
-        CLI::App* sub = app.add_subcommand(command.name, command.help);
-        sub->footer(kFooter);
-        Options options(*sub);
-        sub->parse_complete_callback([&chosen, run = command.add(options)] { chosen = run; });
-    }
+    const Run chosen = Options(app).commands(all_commands());
     try {
         app.parse(argc, argv);
     } catch (const CLI::CallForHelp&) {
-        const auto used = app.get_subcommands();
-        return ended(print(used.empty() ? app.help() : used.front()->help("strata")));
+        const Used used = command_used(app);
+        return ended(print(used.app->help(used.before)));
     } catch (const CLI::CallForVersion&) {
         return ended(print("strata " STRATA_VERSION "\n"));
     } catch (const CLI::ParseError& error) {
-        const auto used = app.get_subcommands();
-        const std::string name = used.empty() ? "" : " " + used.front()->get_name();
-        tell(concat(error.what(), " (strata", name, " --help tells more)"));
+        const Used used = command_used(app);
+        const std::string space = used.before.empty() ? "" : " ";
+        tell(concat(error.what(), " (", used.before, space, used.app->get_name(),
+                    " --help tells more)"));
         return kWrongUse;
     }
     return ended(chosen());

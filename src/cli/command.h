@@ -1,15 +1,9 @@
 // The commands of the program, one file each.
 #pragma once
 
-#include <functional>
-
-#include "base/result.h"
 #include "cli/options.h"
 
 namespace strata::cli {
-
-// What a command does once the command line has been read. Its error ends the program.
-using Run = std::function<Status()>;
 
 // Each adds the command's options and returns what to run.
 Run add_generate(Options& options);
@@ -19,5 +13,8 @@ Run add_features(Options& options);
 Run add_draft(Options& options);
 Run add_convert(Options& options);
 Run add_inspect(Options& options);
+Run add_quantize(Options& options);
+Run add_synth(Options& options);
+Run add_eval(Options& options);
 
 }  // namespace strata::cli

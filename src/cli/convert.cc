@@ -4,6 +4,7 @@
 #include "cli/guard.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "cli/type_options.h"
 
 namespace strata::cli {
 namespace {
@@ -28,18 +29,7 @@ Run add_convert(Options& options) {
         .required();
     options.text("-o,--output", "OUT.gguf", &to->output, "Where to write; whole or not at all")
         .required();
-    options.text("--type", "TYPE", &to->type,
-                 "Number format of every matrix that no other option names: f32, f16, bf16, q8_0 "
-                 "or q4_0 (default: bf16)");
-    options.text("--experts-gate", "TYPE", &to->experts_gate,
-                 "Of the experts' gate and up matrices");
-    options.text("--experts-down", "TYPE", &to->experts_down, "Of the experts' down matrices");
-    options.text("--dense", "TYPE", &to->dense,
-                 "Of attention, delta nets, shared experts, n-gram block and MTP");
-    options.text("--hyper", "TYPE", &to->hyper, "Of the hyper-connections");
-    options.text("--embedding", "TYPE", &to->embedding, "Of the token embedding");
-    options.text("--head", "TYPE", &to->head, "Of the output head");
-    options.text("--table", "TYPE", &to->table, "Of the n-gram table");
+    add_type_options(options, to.get(), false);
     options.flag("--no-mtp", &to->no_mtp, "Leave the MTP layer out");
     return [to] { return run(*to); };
 }

@@ -5,16 +5,17 @@
 
 namespace strata::cli {
 
-void add_model_options(Options& options, ModelOptions* to) {
+void add_model_option(Options& options, ModelOptions* to) {
     options
         .text("-m,--model", "FILE", &to->model,
               "The model: a GGUF file, a part of a split set, or a folder that holds one")
         .required();
+}
+
+void add_computing_options(Options& options, ModelOptions* to) {
     options.integer("-t,--threads", {1, kThreadsMax}, &to->threads,
                     "Threads to compute with; the output does not depend on it (default: all "
                     "cores that the process may use)");
-    options.integer("-c,--context", {1, INT32_MAX}, &to->context,
-                    "Tokens that a sequence may reach (default: the trained length)");
     options.integer("--chunk", {1, kChunkRowsMax}, &to->chunk,
                     concat("Prompt tokens read at a time, 1 to ", kChunkRowsMax,
                            " (default: ", to->chunk, ")"));
@@ -25,7 +26,14 @@ void add_model_options(Options& options, ModelOptions* to) {
                    "is cut, chunked differs from it by rounding (default: recurrent)");
 }
 
-Result<std::unique_ptr<Engine>> load(const ModelOptions& options) {
+void add_model_options(Options& options, ModelOptions* to) {
+    add_model_option(options, to);
+    options.integer("-c,--context", {1, INT32_MAX}, &to->context,
+                    "Tokens that a sequence may reach (default: the trained length)");
+    add_computing_options(options, to);
+}
+
+EngineOptions engine_options(const ModelOptions& options) {
     EngineOptions engine;
     engine.model = options.model;
     engine.threads = static_cast<int>(options.threads);
@@ -33,7 +41,11 @@ Result<std::unique_ptr<Engine>> load(const ModelOptions& options) {
     engine.chunk = options.chunk;
     engine.cache = options.cache == 0 ? CacheKind::f16 : CacheKind::f32;
     engine.prompt_form = options.prompt_form == 0 ? PromptForm::recurrent : PromptForm::chunked;
-    return Engine::load(engine);
+    return engine;
+}
+
+Result<std::unique_ptr<Engine>> load(const ModelOptions& options) {
+    return Engine::load(engine_options(options));
 }
 
 }  // namespace strata::cli

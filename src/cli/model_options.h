@@ -13,7 +13,7 @@ namespace strata::cli {
 struct ModelOptions {
     std::string model;
     std::int64_t threads = 0;
-    std::int64_t context = 0;
+    std::int64_t context = 0;  // 0: the default
     std::int64_t chunk = EngineOptions{}.chunk;
     std::size_t cache = 0;        // of the choices f16, f32
     std::size_t prompt_form = 0;  // of the choices recurrent, chunked
@@ -21,6 +21,11 @@ struct ModelOptions {
 
 void add_model_options(Options& options, ModelOptions* to);
 
+// Its parts but for --context, which not every command takes for the same.
+void add_model_option(Options& options, ModelOptions* to);
+void add_computing_options(Options& options, ModelOptions* to);
+
+EngineOptions engine_options(const ModelOptions& options);
 Result<std::unique_ptr<Engine>> load(const ModelOptions& options);
 
 }  // namespace strata::cli

@@ -85,16 +85,17 @@ void Options::texts(const std::string& names, const std::string& value,
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-void Options::choice(const std::string& names, const std::vector<std::string>& choices,
-                     std::size_t* to, const std::string& help) {
-    add(names, joined(choices, "|"), help, [choices, to](const std::string& text) -> Status {
-        const auto found = std::find(choices.begin(), choices.end(), text);
-        if (found == choices.end()) {
-            return STRATA_ERROR(quote(text), " is none of ", joined(choices, ", "));
-        }
-        *to = static_cast<std::size_t>(found - choices.begin());
-        return Ok{};
-    });
+Options::Added Options::choice(const std::string& names, const std::vector<std::string>& choices,
+                               std::size_t* to, const std::string& help) {
+    return Added(
+        add(names, joined(choices, "|"), help, [choices, to](const std::string& text) -> Status {
+            const auto found = std::find(choices.begin(), choices.end(), text);
+            if (found == choices.end()) {
+                return STRATA_ERROR(quote(text), " is none of ", joined(choices, ", "));
+            }
+            *to = static_cast<std::size_t>(found - choices.begin());
+            return Ok{};
+        }));
 }
 
 Options::Added Options::integer(const std::string& names, IntegerRange range, std::int64_t* to,
@@ -135,6 +136,19 @@ Options::Added Options::list(const std::string& names, const std::string& item,
         STRATA_ASSIGN(*to, read_list(text, item));
         return Ok{};
     }));
+}
+
+Run Options::commands(const std::vector<Command>& commands) {
+    app_.require_subcommand(1);
+    const auto chosen = std::make_shared<Run>();
+    for (const Command& command : commands) {
+        CLI::App* sub = app_.add_subcommand(command.name, command.help);
+        sub->formatter(app_.get_formatter());
+        sub->footer(app_.get_footer());
+        Options options(*sub);
+        sub->parse_complete_callback([chosen, run = command.add(options)] { *chosen = run; });
+    }
+    return [chosen] { return (*chosen)(); };
 }
 
 void Options::check(std::function<Status()> check) {

@@ -19,6 +19,18 @@ class Option;
 
 namespace strata::cli {
 
+class Options;
+
+// What a command does once the command line has been read. Its error ends the program.
+using Run = std::function<Status()>;
+
+// A command by name; `add` gives it its options and returns what to run.
+struct Command {
+    std::string name;
+    std::string help;
+    Run (*add)(Options& options);
+};
+
 // Every `to` must live until the command line has been read. `names` are "-m,--model" or, for a
 // positional argument, "DIR".
 class Options {
@@ -49,8 +61,8 @@ class Options {
     void texts(const std::string& names, const std::string& value, std::vector<std::string>* to,
                const std::string& help);
     // One of `choices`, whose place in the list goes to `to`.
-    void choice(const std::string& names, const std::vector<std::string>& choices, std::size_t* to,
-                const std::string& help);
+    Added choice(const std::string& names, const std::vector<std::string>& choices, std::size_t* to,
+                 const std::string& help);
     Added integer(const std::string& names, IntegerRange range, std::int64_t* to,
                   const std::string& help);
     Added integer(const std::string& names, IntegerRange range, std::optional<std::int64_t>* to,
@@ -60,6 +72,9 @@ class Options {
     // A list of numbers, or @FILE for a file that holds one.
     Added list(const std::string& names, const std::string& item,
                std::optional<std::vector<std::int32_t>>* to, const std::string& help);
+
+    // Commands of which one must follow. The result runs that one.
+    Run commands(const std::vector<Command>& commands);
 
     // Runs after all options have been read; its error is wrong use.
     void check(std::function<Status()> check);

@@ -1,0 +1,124 @@
+// strata eval: how well a model predicts a text, alone or beside another file of it.
+#include "strata/eval.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/input.h"
+#include "cli/interrupt.h"
+#include "cli/json.h"
+#include "cli/model_options.h"
+#include "cli/output.h"
+
+namespace strata::cli {
+namespace {
+
+struct Eval {
+    ModelOptions model;
+    std::string against;
+    std::string file;
+    bool json = false;
+};
+
+std::string table(const Perplexity& found) {
+    return concat("tokens          ", found.tokens, " in windows of ", found.window,
+                  "\nnats per token  ", found.nats.value, " +- ", found.nats.error,
+                  "\nbits per byte   ", found.bits_per_byte, "\nperplexity      ",
+                  found.perplexity.value, " +- ", found.perplexity.error, "\n");
+}
+
+Json object(const Perplexity& found) {
+    return {{"tokens", found.tokens},
+            {"window", found.window},
+            {"nats_per_token", found.nats.value},
+            {"nats_per_token_error", found.nats.error},
+            {"bits_per_byte", found.bits_per_byte},
+            {"perplexity", found.perplexity.value},
+            {"perplexity_error", found.perplexity.error}};
+}
+
+std::string table(const Agreement& found) {
+    return concat("tokens         ", found.tokens, " in windows of ", found.window,
+                  "\nmean KL        ", found.divergence.value, " +- ", found.divergence.error,
+                  " nats\nlargest KL     ", found.largest_divergence, " nats, after token ",
+                  found.largest_position, "\nsame top token ", 100 * found.same_top, " %\n");
+}
+
+Json object(const Agreement& found) {
+    return {{"tokens", found.tokens},
+            {"window", found.window},
+            {"mean_kl", found.divergence.value},
+            {"mean_kl_error", found.divergence.error},
+            {"largest_kl", found.largest_divergence},
+            {"largest_kl_position", found.largest_position},
+            {"top1_agreement", found.same_top}};
+}
+
+template <typename Found>
+Status show(const Found& found, bool json) {
+    return print(json ? json_line(object(found)) : table(found));
+}
+
+Status run_perplexity(const Eval& options) {
+    STRATA_ASSIGN(const std::string text, read_text(options.file));
+    const Interrupt interrupt;
+    STRATA_ASSIGN(const auto engine, load(options.model));
+    Progress progress("perplexity");
+    const auto watch = [&](std::int64_t done, std::int64_t total) {
+        progress.show(done, total);
+        return !interrupt.seen();
+    };
+    STRATA_ASSIGN(const Perplexity found, perplexity(*engine, text, options.model.context, watch));
+    return show(found, options.json);
+}
+
+Status run_agreement(const Eval& options) {
+    AgreementRequest request;
+    STRATA_ASSIGN(request.text, read_text(options.file));
+    request.model = engine_options(options.model);
+    request.against = options.against;
+    request.window = options.model.context;
+    const Interrupt interrupt;
+    Progress progress("agreement");
+    const auto watch = [&](std::int64_t done, std::int64_t total) {
+        progress.show(done, total);
+        return !interrupt.seen();
+    };
+    STRATA_ASSIGN(const Agreement found, agreement(request, watch));
+    return show(found, options.json);
+}
+
+void add_common(Options& options, Eval* to) {
+    add_model_option(options, &to->model);
+    options.text("-f,--file", "FILE", &to->file, "The text; -: standard input").required();
+    options.integer("-c,--context", {2, INT32_MAX}, &to->model.context,
+                    concat("Tokens of a window, each run from an empty state (default: ",
+                           kEvalWindowDefault, ", or the trained length where that is less)"));
+    add_computing_options(options, &to->model);
+    options.flag("--json", &to->json, "Print one JSON object instead of a table");
+}
+
+Run add_perplexity(Options& options) {
+    const auto to = std::make_shared<Eval>();
+    add_common(options, to.get());
+    return [to] { return run_perplexity(*to); };
+}
+
+Run add_agreement(Options& options) {
+    const auto to = std::make_shared<Eval>();
+    add_common(options, to.get());
+    options
+        .text("--against", "FILE", &to->against,
+              "The file of the same model that is taken as right: KL is of -m's predictions from "
+              "its")
+        .required();
+    return [to] { return run_agreement(*to); };
+}
+
+}  // namespace
+
+Run add_eval(Options& options) {
+    return options.commands(
+        {{"perplexity", "How well a model predicts a text", add_perplexity},
+         {"agreement", "How far two files of one model are apart on a text", add_agreement}});
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,44 @@
+// strata quantize: a model in other number formats.
+#include "base/thread_pool.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/output.h"
+#include "cli/type_options.h"
+#include "strata/convert.h"
+
+namespace strata::cli {
+namespace {
+
+struct Quantize {
+    QuantizeRequest request;
+    std::int64_t threads = 0;
+};
+
+Status run(Quantize& options) {
+    options.request.threads = static_cast<int>(options.threads);
+    Progress progress("quantize");
+    const Interrupt interrupt;
+    return quantize_model(options.request, [&](std::int64_t done, std::int64_t total) {
+        progress.show(done, total);
+        return !interrupt.seen();
+    });
+}
+
+}  // namespace
+
+Run add_quantize(Options& options) {
+    const auto to = std::make_shared<Quantize>();
+    options
+        .text("IN", "IN", &to->request.input,
+              "The model: a GGUF file, a part of a split set, or a folder that holds one")
+        .required();
+    options.text("OUT", "OUT", &to->request.output, "Where to write; whole or not at all")
+        .required();
+    add_type_options(options, &to->request, true);
+    options.integer("-t,--threads", {1, kThreadsMax}, &to->threads,
+                    "Threads to encode with; the file does not depend on it (default: all cores "
+                    "that the process may use)");
+    return [to] { return run(*to); };
+}
+
+}  // namespace strata::cli

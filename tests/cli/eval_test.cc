@@ -1,0 +1,109 @@
+// strata eval on a model of random weights and on the bundled one.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "tests/cli/expect.h"
+#include "tests/cli/models.h"
+#include "tests/cli/run_binary.h"
+
+namespace strata::test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Words = std::vector<std::string>;
+
+const std::string kText =
+    "The quick brown fox jumps over the lazy dog, and the dog looks after it for a while.\n";
+
+Ran perplexity(const std::string& model, const Words& more = {}) {
+    Words words = {"eval", "perplexity", "-m", model};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_strata(words, {.input = kText});
+}
+
+Ran agreement(const std::string& model, const std::string& against, const Words& more = {}) {
+    Words words = {"eval", "agreement", "-m", model, "--against", against};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_strata(words, {.input = kText});
+}
+
+// A random model of byte tokens, and the same in 4 bits.
+class EvalCommand : public ::testing::Test {
+  protected:
+    EvalCommand() {
+        expect_done(run_strata({"synth", model_, "--preset", "tiny"}));
+        expect_done(run_strata({"quantize", model_, small_, "--type", "q4_0"}));
+    }
+    TempDir directory_;
+    std::string model_ = directory_ / "m.gguf";
+    std::string small_ = directory_ / "q.gguf";
+};
+
+TEST_F(EvalCommand, perplexity_is_what_the_logits_say) {
+    const Json found = json_of(perplexity(model_, {"-f", "-", "--json"}));
+    const auto bytes = static_cast<double>(kText.size());
+    EXPECT_EQ(found["tokens"], kText.size());
+    EXPECT_EQ(found["window"], 512);
+    const double nats = found["nats_per_token"];
+    EXPECT_GT(nats, 1);
+    EXPECT_GT(found["nats_per_token_error"], 0);
+    EXPECT_NEAR(found["perplexity"].get<double>(), std::exp(nats), 1e-9 * std::exp(nats));
+    EXPECT_NEAR(found["bits_per_byte"].get<double>(), nats / std::log(2.0) * (bytes - 1) / bytes,
+                1e-9);
+    EXPECT_EQ(json_of(perplexity(model_, {"-f", "-", "--json", "-t", "1", "--chunk", "7"})), found);
+    const Ran table = perplexity(model_, {"-f", "-", "-c", "16"});
+    expect_done(table);
+    EXPECT_NE(table.out.find("windows of 16"), std::string::npos) << table.out;
+}
+
+TEST_F(EvalCommand, agreement_is_whole_with_itself_and_less_with_fewer_bits) {
+    const Json same = json_of(agreement(model_, model_, {"-f", "-", "--json"}));
+    EXPECT_EQ(same["mean_kl"], 0);
+    EXPECT_EQ(same["largest_kl"], 0);
+    EXPECT_EQ(same["top1_agreement"], 1);
+    const Json less = json_of(agreement(small_, model_, {"-f", "-", "--json"}));
+    EXPECT_GT(less["mean_kl"], 0);
+    EXPECT_GE(less["largest_kl"], less["mean_kl"]);
+    EXPECT_LE(less["top1_agreement"], 1);
+    EXPECT_LT(less["largest_kl_position"], kText.size());
+    expect_done(agreement(small_, model_, {"-f", "-"}));
+}
+
+TEST_F(EvalCommand, wrong_use) {
+    expect_wrong_use(run_strata({"eval"}), "strata eval --help");
+    expect_wrong_use(run_strata({"eval", "speed"}), "");
+    expect_wrong_use(run_strata({"eval", "perplexity", "-m", model_}), "--file");
+    expect_wrong_use(run_strata({"eval", "perplexity", "-f", "-"}),
+                     "strata eval perplexity --help");
+    expect_wrong_use(run_strata({"eval", "agreement", "-m", model_, "-f", "-"}), "--against");
+    expect_wrong_use(perplexity(model_, {"-f", "-", "-c", "1"}), "--context");
+    expect_wrong_use(perplexity(model_, {"-f", "-", "--against", model_}), "--against");
+    for (const char* command : {"perplexity", "agreement"}) {
+        const Ran help = run_strata({"eval", command, "--help"});
+        expect_done(help);
+        EXPECT_NE(help.out.find(std::string("strata eval ") + command), std::string::npos);
+    }
+}
+
+TEST_F(EvalCommand, bad_input) {
+    write_file(directory_ / "empty", "");
+    expect_failed(perplexity(model_, {"-f", directory_ / "none"}), "none");
+    expect_failed(perplexity(model_, {"-f", directory_ / "empty"}), "0 tokens");
+    expect_failed(perplexity(directory_ / "none", {"-f", "-"}), "none");
+    expect_failed(perplexity(tiny().path(), {"-f", "-"}), "no tokenizer");
+    expect_failed(perplexity(model_, {"-f", "-", "-c", "513"}), "512");
+    expect_failed(agreement(model_, directory_ / "none", {"-f", "-"}), "none");
+    expect_failed(agreement(model_, tiny().path(), {"-f", "-"}), "tokenizer");
+}
+
+TEST(BundledModel, predicts_english_far_better_than_chance_and_agrees_with_itself) {
+    const std::string model = STRATA_BUNDLED_MODEL;
+    const Json found = json_of(perplexity(model, {"-f", "-", "--json"}));
+    EXPECT_LT(found["bits_per_byte"], 4);
+    EXPECT_EQ(json_of(agreement(model, model, {"-f", "-", "--json"}))["mean_kl"], 0);
+}
+
+}  // namespace
+}  // namespace strata::test
