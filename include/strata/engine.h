@@ -83,6 +83,21 @@ struct Completion {
     DraftCounts draft;
 };
 
+// Who guesses tokens ahead. Guesses are verified by the model itself: they change the speed and
+// never the text, greedy or sampled.
+enum class DraftKind : std::uint8_t {
+    none,
+    suffix,  // what followed the last time that the text ended like this
+    mtp      // the model's own multi-token-prediction layer
+};
+
+struct Drafting {
+    DraftKind kind = DraftKind::none;
+    std::int64_t rows =
+        4;  // of a verify window: the last token and rows-1 guesses; 2 to kWindowMax
+    double confidence_min = 0;  // an MTP draft ends before the first guess below it
+};
+
 struct GenerateRequest {
     std::vector<std::int32_t> prompt;  // the whole sequence so far, at least one token
     std::int64_t max_tokens = -1;      // -1: until the context is full
@@ -165,7 +180,8 @@ class Engine {
                                                 bool answer_ended) const;
 
     // An empty session with room for `tokens` tokens, at most the context; 0: the whole context.
-    Result<Session> make_session(std::int64_t tokens = 0);
+    // Errors: no memory, drafting out of range, MTP drafting of a model without the layer.
+    Result<Session> make_session(std::int64_t tokens = 0, const Drafting& drafting = {});
 
     // Teacher-forced logits of every position ([n, vocabulary] in all; [n-1, vocabulary] for the
     // MTP head: row p from the trunk's residual at p and token p+1).

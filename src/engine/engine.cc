@@ -6,6 +6,8 @@
 #include "base/text.h"
 #include "engine/model_text.h"
 #include "engine/parts.h"
+#include "spec/mtp.h"
+#include "spec/suffix.h"
 #include "tokenizer/stream.h"
 
 namespace strata {
@@ -145,12 +147,41 @@ Result<std::vector<std::int32_t>> Engine::chat_turn(std::string_view text, bool 
     return strata::chat_turn(*parts_->tokenizer, text, thinking, answer_ended);
 }
 
-Result<Session> Engine::make_session(std::int64_t tokens) {
+namespace {
+
+Status check_drafting(const Drafting& drafting, const ModelInfo& info) {
+    if (drafting.kind == DraftKind::none) return Ok{};
+    if (drafting.rows < 2 || drafting.rows > kWindowMax) {
+        return STRATA_ERROR("a verify window has ", drafting.rows, " rows, wanted 2 to ",
+                            kWindowMax);
+    }
+    if (!(drafting.confidence_min >= 0 && drafting.confidence_min <= 1)) {
+        return STRATA_ERROR("the least confidence of a guess is ", drafting.confidence_min,
+                            ", wanted 0 to 1");
+    }
+    if (drafting.kind == DraftKind::mtp && !info.has_mtp) {
+        return STRATA_ERROR("the model '", info.name,
+                            "' has no MTP layer, and its guesses were asked for");
+    }
+    return Ok{};
+}
+
+}  // namespace
+
+Result<Session> Engine::make_session(std::int64_t tokens, const Drafting& drafting) {
+    STRATA_TRY(check_drafting(drafting, parts_->info));
     const std::int64_t room = tokens == 0 ? parts_->context : std::min(tokens, parts_->context);
+    const bool mtp = drafting.kind == DraftKind::mtp;
     STRATA_ASSIGN(model::Sequence sequence,
-                  parts_->target->make_sequence(parts_->sequence_options(room, false)));
-    auto state =
-        std::make_unique<Session::State>(Session::State{parts_.get(), std::move(sequence), {}});
+                  parts_->target->make_sequence(parts_->sequence_options(room, mtp)));
+    auto state = std::make_unique<Session::State>(
+        Session::State{parts_.get(), std::move(sequence), {}, drafting, nullptr});
+    if (mtp) {
+        state->drafter = std::make_unique<spec::MtpDrafter>(
+            *parts_->target, state->sequence, static_cast<float>(drafting.confidence_min));
+    } else if (drafting.kind == DraftKind::suffix) {
+        state->drafter = std::make_unique<spec::SuffixDrafter>();
+    }
     return Session(std::move(state));
 }
 

@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "engine/text_out.h"
 #include "model/target.h"
+#include "spec/round.h"
 #include "strata/engine.h"
 #include "tokenizer/tokenizer.h"
 
@@ -42,14 +43,17 @@ struct Session::State {
     model::Sequence sequence;
     // Of the token after those committed; empty when they are not known.
     std::vector<float> next_logits;
+    Drafting drafting;
+    std::unique_ptr<spec::Drafter> drafter;  // null: none
 
     Status check_request(const GenerateRequest& request) const;
     // Brings the sequence to exactly `prompt`.
     Status read(std::span<const std::int32_t> prompt, Completion& completion);
     // Takes tokens from next_logits on until something ends the generation.
     Status decode(const GenerateRequest& request, TextOut& out, Completion& completion);
-    // Runs and commits one generated token.
-    Status advance(std::int32_t token, Completion& completion);
+    // Verify windows from the last token of `text` on until `take` says that the text ends.
+    Status run_rounds(const GenerateRequest& request, const std::vector<std::int32_t>& text,
+                      const spec::Take& take, Completion& completion);
     void keep_logits(const model::StepResult& result);
 };
 

@@ -58,39 +58,58 @@ void Session::State::keep_logits(const model::StepResult& result) {
     next_logits.assign(result.logits.data, result.logits.data + result.logits.size());
 }
 
-Status Session::State::advance(std::int32_t token, Completion& completion) {
-    const auto start = std::chrono::steady_clock::now();
-    model::StepRequest request;
-    request.tokens = std::span(&token, 1);
-    request.window = true;
-    STRATA_ASSIGN(const model::StepResult result, parts->target->step(sequence, request));
-    keep_logits(result);
-    parts->target->commit(sequence, 1);
-    ++completion.draft.windows;
-    completion.draft.verify_ms += milliseconds_since(start);
+Status Session::State::run_rounds(const GenerateRequest& request,
+                                  const std::vector<std::int32_t>& text, const spec::Take& take,
+                                  Completion& completion) {
+    DraftCounts& counts = completion.draft;
+    bool ended = false;
+    while (!ended && sequence.length() < sequence.context()) {
+        std::int64_t rows = drafter ? drafting.rows : 1;
+        rows = std::min(rows, sequence.context() - sequence.length());
+        if (request.max_tokens >= 0) {
+            const auto generated = static_cast<std::int64_t>(completion.tokens.size());
+            rows = std::min(rows, request.max_tokens - generated);
+        }
+        STRATA_ASSIGN(const spec::RoundResult round,
+                      spec::run_round(*parts->target, sequence, drafter.get(), text, rows, take,
+                                      next_logits));
+        ended = round.ended;
+        ++counts.windows;
+        counts.drafted += round.rows - 1;
+        counts.accepted += round.accepted;
+        counts.draft_ms += round.draft_ms;
+        counts.verify_ms += round.verify_ms;
+        const auto accepted = static_cast<std::size_t>(round.accepted);
+        if (counts.accepted_by_position.size() < accepted) {
+            counts.accepted_by_position.resize(accepted);
+        }
+        for (std::size_t i = 0; i < accepted; ++i) ++counts.accepted_by_position[i];
+    }
     return Ok{};
 }
 
 Status Session::State::decode(const GenerateRequest& request, TextOut& out,
                               Completion& completion) {
+    if (request.max_tokens == 0) return Ok{};
     Sampler sampler(request.sampling);
-    std::vector<std::int32_t> history(request.prompt);
-    while (static_cast<std::int64_t>(completion.tokens.size()) != request.max_tokens) {
-        STRATA_ASSIGN(
-            const std::int32_t token,
-            sampler.pick(next_logits, history, static_cast<std::int64_t>(history.size())));
+    std::vector<std::int32_t> text(request.prompt);
+    const spec::Take take = [&](std::span<const float> logits) -> Result<bool> {
+        STRATA_ASSIGN(const std::int32_t token,
+                      sampler.pick(logits, text, static_cast<std::int64_t>(text.size())));
         completion.tokens.push_back(token);
-        history.push_back(token);
+        text.push_back(token);
         completion.finish = Finish::stop;
-        if (!request.ignore_end_tokens && parts->is_end_token(token)) return Ok{};
-        if (!out.push(token)) return Ok{};
+        if (!request.ignore_end_tokens && parts->is_end_token(token)) return true;
+        if (!out.push(token)) return true;
         completion.finish = Finish::length;
-        const bool full = sequence.length() == sequence.context();
-        const bool done = static_cast<std::int64_t>(completion.tokens.size()) == request.max_tokens;
-        if (full || done) return Ok{};
-        STRATA_TRY(advance(token, completion));
+        return static_cast<std::int64_t>(completion.tokens.size()) == request.max_tokens;
+    };
+    if (drafter) {
+        drafter->reset();
+        completion.draft.kind = drafter->name();
     }
-    return Ok{};
+    STRATA_ASSIGN(const bool ended, take(next_logits));
+    return ended ? Status(Ok{}) : run_rounds(request, text, take, completion);
 }
 
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}

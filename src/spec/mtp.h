@@ -1,0 +1,32 @@
+// Guesses of the model's own multi-token-prediction layer.
+#pragma once
+
+#include "model/target.h"
+#include "spec/drafter.h"
+
+namespace strata::spec {
+
+// `sequence` keeps MTP cells; it and the target outlive the drafter. A chain ends before the first
+// guess whose confidence is below `confidence_min`.
+class MtpDrafter final : public Drafter {
+  public:
+    MtpDrafter(model::Target& target, model::Sequence& sequence, float confidence_min)
+        : target_(target), sequence_(sequence), confidence_min_(confidence_min) {}
+
+    std::string_view name() const override { return "mtp"; }
+    Status guess(std::span<const std::int32_t> text, std::int64_t count,
+                 std::vector<std::int32_t>& guesses) override {
+        STRATA_ASSIGN(model::MtpDraft draft,
+                      target_.draft(sequence_, text.back(), count, confidence_min_));
+        guesses = std::move(draft.path);
+        return Ok{};
+    }
+    void reset() override {}
+
+  private:
+    model::Target& target_;
+    model::Sequence& sequence_;
+    float confidence_min_;
+};
+
+}  // namespace strata::spec

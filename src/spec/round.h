@@ -1,0 +1,37 @@
+// One round of generation: draft, verify, keep. The same for every drafter and for none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "model/target.h"
+#include "spec/drafter.h"
+
+namespace strata::spec {
+
+// What the verifier's owner does with the logits of one position: takes the next token, appends it
+// to the text, and says whether the text ends with it. Called for the positions of a window in
+// order, and for no position past the first whose token was not guessed: so each call sees exactly
+// the text that plain decoding would have at that position.
+using Take = std::function<Result<bool>(std::span<const float> logits)>;
+
+struct RoundResult {
+    bool ended = false;         // as the last call of Take said
+    std::int64_t rows = 0;      // of the window: the last token and the guesses
+    std::int64_t accepted = 0;  // guesses that were right
+    double draft_ms = 0;
+    double verify_ms = 0;
+};
+
+// `text` ends with a token that the sequence does not hold yet, after all those that it holds;
+// `take` appends to it. Runs that token and the guesses in one window of at most `rows` rows, and
+// commits the rows whose logits were taken: afterwards the sequence again holds all of the text but
+// its last token, and `logits` is what that token was taken from. `drafter` may be null. Errors:
+// those of the target, the drafter and `take`; the window is then dropped.
+Result<RoundResult> run_round(model::Target& target, model::Sequence& sequence, Drafter* drafter,
+                              const std::vector<std::int32_t>& text, std::int64_t rows,
+                              const Take& take, std::vector<float>& logits);
+
+}  // namespace strata::spec

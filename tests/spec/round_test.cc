@@ -1,0 +1,180 @@
+// Rounds: whoever guesses, and however wrong, the text is the undrafted one and the state is that
+// of the text.
+
+#include "spec/round.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/sampler.h"
+#include "spec/mtp.h"
+#include "spec/suffix.h"
+#include "tests/model/tiny_target.h"
+#include "tests/support/random.h"
+
+namespace strata::test {
+namespace {
+
+// Knows the text that will come and is right, wrong, or either.
+class ScriptedDrafter final : public spec::Drafter {
+  public:
+    enum class Kind { right, wrong, random, end_tokens, sometimes };
+    ScriptedDrafter(Kind kind, Tokens future, std::int64_t vocabulary)
+        : kind_(kind), future_(std::move(future)), vocabulary_(vocabulary), random_("drafter") {}
+
+    std::string_view name() const override { return "scripted"; }
+    void reset() override {}
+    Status guess(std::span<const std::int32_t> text, std::int64_t count, Tokens& guesses) override {
+        ++calls_;
+        for (std::int64_t i = 0; i < count; ++i) {
+            const auto at = text.size() + static_cast<std::size_t>(i);
+            const std::int32_t right = at < future_.size() ? future_[at] : 0;
+            guesses.push_back(guess_for(right));
+        }
+        // Windows with and without guesses in turn, and of every length.
+        if (kind_ == Kind::sometimes) {
+            guesses.resize(static_cast<std::size_t>(calls_ % (count + 1)));
+        }
+        return Ok{};
+    }
+
+  private:
+    std::int32_t guess_for(std::int32_t right) {
+        const auto other = static_cast<std::int32_t>((right + 1) % vocabulary_);
+        switch (kind_) {
+            case Kind::wrong:
+                return other;
+            case Kind::random:
+                return random_.integer(0, 1) == 0 ? right : other;
+            case Kind::end_tokens:
+                return 7;
+            default:
+                return right;
+        }
+    }
+
+    Kind kind_;
+    Tokens future_;
+    std::int64_t vocabulary_;
+    Random random_;
+    std::int64_t calls_ = 0;
+};
+
+struct Generated {
+    Tokens text;
+    std::string state;
+    std::int64_t windows = 0;
+    std::int64_t accepted = 0;
+};
+
+constexpr std::size_t kPrompt = 21;
+constexpr std::size_t kText = 90;
+
+// Continues a prompt to kText tokens.
+Generated generate(TinyTarget& target, const Sampling& sampling, std::int64_t rows,
+                   const std::function<std::unique_ptr<spec::Drafter>(model::Sequence&)>& make,
+                   bool mtp = true) {
+    Generated out;
+    model::Sequence sequence = target.sequence(mtp);
+    out.text = random_tokens("prompt", kPrompt, target->config());
+    const auto logits = target.run(sequence, out.text, 64, false);
+    const auto width = target->config().vocabulary;
+    std::vector<float> next(logits.end() - width, logits.end());
+    Sampler sampler(sampling);
+    const spec::Take take = [&](std::span<const float> row) -> Result<bool> {
+        STRATA_ASSIGN(const std::int32_t token,
+                      sampler.pick(row, out.text, static_cast<std::int64_t>(out.text.size())));
+        out.text.push_back(token);
+        return out.text.size() == kText;
+    };
+    EXPECT_TRUE(take(next).ok());
+    const auto drafter = make(sequence);
+    bool ended = false;
+    while (!ended) {
+        const auto round =
+            spec::run_round(*target, sequence, drafter.get(), out.text, rows, take, next);
+        EXPECT_TRUE(round.ok());
+        if (!round.ok()) break;
+        ended = round->ended;
+        ++out.windows;
+        out.accepted += round->accepted;
+        EXPECT_EQ(static_cast<std::size_t>(sequence.length()), out.text.size() - 1);
+    }
+    out.state = target->save(sequence);
+    return out;
+}
+
+std::unique_ptr<spec::Drafter> no_drafter(model::Sequence&) { return nullptr; }
+
+const std::vector<Sampling> kSamplings = {
+    {},
+    {.temperature = 1, .top_k = 20, .seed = 5},
+    {.temperature = 0.8, .min_p = 0.02, .repeat_penalty = 1.3, .frequency_penalty = 0.2, .seed = 6},
+};
+
+TEST(Rounds, scripted_drafters_change_no_token_and_no_state) {
+    using Kind = ScriptedDrafter::Kind;
+    TinyTarget target;
+    const auto vocabulary = target->config().vocabulary;
+    for (const Sampling& sampling : kSamplings) {
+        const Generated want = generate(target, sampling, 1, no_drafter);
+        for (const Kind kind :
+             {Kind::right, Kind::wrong, Kind::random, Kind::end_tokens, Kind::sometimes}) {
+            for (const std::int64_t rows : {2, 3, 5, 16}) {
+                const Generated got = generate(target, sampling, rows, [&](model::Sequence&) {
+                    return std::make_unique<ScriptedDrafter>(kind, want.text, vocabulary);
+                });
+                const auto label =
+                    std::to_string(static_cast<int>(kind)) + " with rows " + std::to_string(rows);
+                EXPECT_EQ(got.text, want.text) << label;
+                EXPECT_EQ(got.state, want.state) << label;
+                if (kind == Kind::wrong) {
+                    EXPECT_EQ(got.accepted, 0) << label;
+                }
+                if (kind == Kind::right) {
+                    const auto tokens = static_cast<std::int64_t>(kText - kPrompt - 1);
+                    EXPECT_EQ(got.windows, (tokens + rows - 1) / rows) << label;
+                }
+            }
+        }
+    }
+}
+
+TEST(Rounds, real_drafters_change_no_token_and_no_state) {
+    TinyTarget target;
+    for (const Sampling& sampling : kSamplings) {
+        const Generated want = generate(target, sampling, 1, no_drafter);
+        for (const std::int64_t rows : {2, 4, 9}) {
+            for (const float floor : {0.0f, 0.01f, 1.0f}) {
+                const Generated mtp = generate(target, sampling, rows, [&](model::Sequence& s) {
+                    return std::make_unique<spec::MtpDrafter>(*target, s, floor);
+                });
+                EXPECT_EQ(mtp.text, want.text) << rows << ' ' << floor;
+                EXPECT_EQ(mtp.state, want.state) << rows << ' ' << floor;
+            }
+            const Generated suffix = generate(target, sampling, rows, [](model::Sequence&) {
+                return std::make_unique<spec::SuffixDrafter>();
+            });
+            EXPECT_EQ(suffix.text, want.text) << rows;
+            EXPECT_EQ(suffix.state, want.state) << rows;
+        }
+    }
+}
+
+TEST(Rounds, an_error_while_taking_leaves_the_sequence_as_it_was) {
+    TinyTarget target;
+    model::Sequence sequence = target.sequence();
+    Tokens text = random_tokens("error", 12, target->config());
+    target.run(sequence, std::span(text).first(11), 64, false);
+    const std::string before = target->save(sequence);
+    std::vector<float> logits;
+    const auto round = spec::run_round(
+        *target, sequence, nullptr, text, 1,
+        [](std::span<const float>) -> Result<bool> { return Error{"no"}; }, logits);
+    EXPECT_FALSE(round.ok());
+    EXPECT_EQ(target->save(sequence), before);
+}
+
+}  // namespace
+}  // namespace strata::test
