@@ -22,6 +22,8 @@ struct Generate {
     std::vector<std::string> stops;
     bool ignore_end_tokens = false;
     std::string draft = "auto";
+    std::int64_t rows = Drafting{}.rows;
+    std::optional<double> confidence_min;
     bool json = false;
 };
 
@@ -76,6 +78,17 @@ Status print_result(const Generate& options, const Completion& completion, std::
     return Ok{};
 }
 
+// auto drafts nothing: which drafter pays is not measured yet.
+Drafting drafting(const Generate& options) {
+    const bool suffix = options.draft == "suffix";
+    const bool mtp = options.draft == "mtp";
+    return {.kind = suffix ? DraftKind::suffix
+                    : mtp  ? DraftKind::mtp
+                           : DraftKind::none,
+            .rows = options.rows,
+            .confidence_min = options.confidence_min.value_or(0)};
+}
+
 Status run(const Generate& options) {
     STRATA_ASSIGN(const auto engine, load(options.model));
     GenerateRequest request;
@@ -84,7 +97,7 @@ Status run(const Generate& options) {
     request.sampling = chosen(options.sampling, engine->info().sampling);
     request.stops = options.stops;
     request.ignore_end_tokens = options.ignore_end_tokens;
-    STRATA_ASSIGN(auto session, engine->make_session(room(request)));
+    STRATA_ASSIGN(auto session, engine->make_session(room(request), drafting(options)));
     Status printed = Ok{};
     TextSink sink;
     if (!options.json) {
@@ -102,13 +115,15 @@ Status check_options(const Generate& options) {
     for (const std::string& stop : options.stops) {
         if (stop.empty()) return STRATA_ERROR("--stop is empty, and at least one byte is wanted");
     }
-    if (options.draft == "none" || options.draft == "auto") return Ok{};
-    if (options.draft == "suffix" || options.draft == "mtp" || options.draft == "dflash") {
-        return STRATA_ERROR("--draft is '", options.draft,
-                            "', and this version generates without a drafter: none or auto is "
-                            "wanted");
+    const double least = options.confidence_min.value_or(0);
+    if (!(least >= 0 && least <= 1)) {
+        return STRATA_ERROR("--spec-min-p is ", least, ", and 0 to 1 is wanted");
     }
-    return STRATA_ERROR("--draft is ", quote(options.draft), ": none or auto is wanted");
+    for (const char* kind : {"none", "auto", "suffix", "mtp"}) {
+        if (options.draft == kind) return Ok{};
+    }
+    return STRATA_ERROR("--draft is ", quote(options.draft),
+                        ", and none, suffix, mtp or auto is wanted");
 }
 
 }  // namespace
@@ -122,9 +137,17 @@ Run add_generate(Options& options) {
     add_sampling_options(options, &to->sampling);
     options.texts("--stop", "TEXT", &to->stops, "End before this text; may be given several times");
     options.flag("--ignore-eos", &to->ignore_end_tokens, "Go on after the model's end tokens");
-    options.text("--draft", "none|auto", &to->draft,
-                 "Drafter: auto is the best of those loaded, and this version loads none (default: "
-                 "auto)");
+    options.text(
+        "--draft", "KIND", &to->draft,
+        "Who guesses tokens ahead, which the model then verifies; the text stays the same: "
+        "none; suffix: what followed the last time that the text ended like this; mtp: "
+        "the model's own MTP layer; auto: none in this version (default: auto)");
+    options.integer("--spec", {2, kWindowMax}, &to->rows,
+                    concat("Rows of a verify window, 2 to ", kWindowMax,
+                           ": the last token and one row a guess (default: ", to->rows, ")"));
+    options.real("--spec-min-p", &to->confidence_min,
+                 "An MTP draft ends before the first guess whose confidence is below this, 0 to 1 "
+                 "(default: 0)");
     options.flag("--json", &to->json, "Print one JSON object instead of the text");
     options.check([to] { return check_options(*to); });
     return [to] { return run(*to); };

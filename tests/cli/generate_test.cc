@@ -188,6 +188,29 @@ TEST(Generate, temperatures_from_tiny_to_huge_give_tokens) {
     }
 }
 
+TEST(Generate, drafting_changes_the_windows_and_never_the_text) {
+    const Words words = {"--tokens", "5,6,7,8,5,6,7", "-n", "40", "--ignore-eos", "--json"};
+    for (const char* temperature : {"0", "0.9"}) {
+        const auto drafted = [&](const Words& more) {
+            Words all = words;
+            all.insert(all.end(), {"--temp", temperature, "--seed", "4"});
+            all.insert(all.end(), more.begin(), more.end());
+            return json_of(generate(tiny().path(), all));
+        };
+        const Json plain = drafted({"--draft", "none"});
+        EXPECT_EQ(plain["draft"]["windows"], 39);
+        for (const char* kind : {"suffix", "mtp"}) {
+            for (const char* rows : {"2", "16"}) {
+                const Json got = drafted({"--draft", kind, "--spec", rows});
+                EXPECT_EQ(got["tokens"], plain["tokens"]) << kind << ' ' << rows;
+                EXPECT_EQ(got["draft"]["kind"], kind);
+                EXPECT_EQ(got["draft"]["windows"].get<int>() + got["draft"]["accepted"].get<int>(),
+                          39);
+            }
+        }
+    }
+}
+
 TEST(Generate, paths_are_bytes_in_any_locale) {
     const TempDir directory;
     const std::string path = directory / "a b 模型 \"x\" 'y'\n🦙.gguf";

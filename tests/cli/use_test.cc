@@ -115,9 +115,10 @@ TEST(Use, a_value_that_no_run_can_use_is_wrong_use) {
                  {"--kv", "f64", "--kv"},
                  {"--prompt-form", "", "--prompt-form"},
                  {"--stop", "", "--stop"},
-                 {"--draft", "mtp", "--draft"},
+                 {"--spec", "1", "--spec"},
+                 {"--spec", "17", "--spec"},
+                 {"--spec-min-p", "1.5", "--spec-min-p"},
                  {"--draft", "dflash", "--draft"},
-                 {"--draft", "suffix", "--draft"},
                  {"--draft", "nonsense", "--draft"}};
     for (const auto& one : cases) {
         Words words = {"generate", "-p", "x"};
