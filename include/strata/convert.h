@@ -23,6 +23,9 @@ struct ConvertRequest {
     std::string table;  // the n-gram table
     // Leaves the MTP layer out, for readers of this architecture that know none.
     bool no_mtp = false;
+    // Of a draft: the checkpoint's directory or GGUF file of its target, whose tokenizer it gets
+    // and whose sizes it must fit; empty: neither.
+    std::string target;
 };
 
 // Bytes written and in all. False ends the conversion with an error.

@@ -40,6 +40,8 @@ Run add_convert(Options& options) {
     options.text("--embedding", "TYPE", &to->embedding, "Of the token embedding");
     options.text("--head", "TYPE", &to->head, "Of the output head");
     options.text("--table", "TYPE", &to->table, "Of the n-gram table");
+    options.text("--target", "DIR|GGUF", &to->target,
+                 "Of a DFlash2 draft: its target, whose tokenizer it gets and which it must fit");
     options.flag("--no-mtp", &to->no_mtp, "Leave the MTP layer out");
     return [to] { return run(*to); };
 }

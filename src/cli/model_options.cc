@@ -28,6 +28,7 @@ void add_model_options(Options& options, ModelOptions* to) {
 Result<std::unique_ptr<Engine>> load(const ModelOptions& options) {
     EngineOptions engine;
     engine.model = options.model;
+    engine.dflash = options.dflash;
     engine.threads = static_cast<int>(options.threads);
     engine.context = options.context;
     engine.chunk = options.chunk;

@@ -25,6 +25,7 @@ Status convert_checkpoint(const ConvertRequest& request, const ConvertProgress& 
     options.directory = request.directory;
     options.output = request.output;
     options.mtp = !request.no_mtp;
+    options.target = request.target;
     STRATA_ASSIGN(options.types.type, convert::parse_type(request.type));
     STRATA_TRY(read_type(request.experts_gate, &options.types.experts_gate));
     STRATA_TRY(read_type(request.experts_down, &options.types.experts_down));
