@@ -15,6 +15,9 @@ struct ConvertRequest : TypeNames {
     std::string output;
     // Leaves the MTP layer out, for readers of this architecture that know none.
     bool no_mtp = false;
+    // Of a draft: the checkpoint's directory or GGUF file of its target, whose tokenizer it gets
+    // and whose sizes it must fit; empty: neither.
+    std::string target;
 };
 
 // Bytes written and in all. False ends the work with an error.

@@ -26,6 +26,7 @@ inline constexpr std::int64_t kWindowMax = 16;
 
 struct EngineOptions {
     std::string model;         // a GGUF file, a part of a split set, or a folder holding one
+    std::string dflash;        // a DFlash2 draft's GGUF file; empty: none
     int threads = 0;           // 0: all cores that this process may use
     std::int64_t context = 0;  // tokens that a sequence may reach; 0: the trained length
     std::int64_t chunk = 512;  // prompt tokens read at a time, 1 to kChunkRowsMax
@@ -129,6 +130,11 @@ struct ModelInfo {
 struct Draft {
     std::vector<std::int32_t> path;
     std::vector<float> confidence;
+    // Of a block draft, `width` for each guess: the tokens it chose from by logit, largest first,
+    // and their scores.
+    std::int64_t width = 0;
+    std::vector<std::int32_t> candidates;
+    std::vector<float> scores;
 };
 
 enum class LogitsHead : std::uint8_t { main, mtp };
@@ -193,6 +199,10 @@ class Engine {
     // follows.
     Result<Draft> draft_mtp(std::span<const std::int32_t> tokens, std::int32_t anchor,
                             std::int64_t guesses, float confidence_min);
+    // A block of `rows` rows of the DFlash2 draft: the anchor's and one a guess; 0: the draft's
+    // block size. Error: no draft was loaded, more rows than its block has.
+    Result<Draft> draft_dflash(std::span<const std::int32_t> tokens, std::int32_t anchor,
+                               std::int64_t rows, float confidence_min);
 
   private:
     friend class Session;

@@ -36,6 +36,7 @@ void add_model_options(Options& options, ModelOptions* to) {
 EngineOptions engine_options(const ModelOptions& options) {
     EngineOptions engine;
     engine.model = options.model;
+    engine.dflash = options.dflash;
     engine.threads = static_cast<int>(options.threads);
     engine.context = options.context;
     engine.chunk = options.chunk;

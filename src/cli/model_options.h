@@ -12,6 +12,7 @@ namespace strata::cli {
 
 struct ModelOptions {
     std::string model;
+    std::string dflash;  // a DFlash2 draft; empty: none
     std::int64_t threads = 0;
     std::int64_t context = 0;  // 0: the default
     std::int64_t chunk = EngineOptions{}.chunk;

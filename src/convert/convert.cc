@@ -1,36 +1,18 @@
 #include "convert/convert.h"
 
-#include <algorithm>
-#include <cstddef>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "convert/draft.h"
 #include "convert/hf_config.h"
 #include "convert/metadata.h"
+#include "convert/output.h"
 #include "convert/recipes.h"
 #include "gguf/writer.h"
 
 namespace strata::convert {
 namespace {
-
-// Values held at a time, unless one row has more.
-constexpr std::uint64_t kChunkValues = std::uint64_t{1} << 18;
-
-struct Output {
-    Recipe recipe;
-    quant::Type type;
-    std::uint64_t row_bytes = 0;
-};
-
-std::string model_name(const ConvertOptions& options) {
-    if (!options.name.empty()) return options.name;
-    std::error_code ignored;
-    const auto path = std::filesystem::weakly_canonical(options.directory, ignored);
-    const std::string name = path.filename().string();
-    return name.empty() ? std::string("model") : name;
-}
 
 Status resolve_mtp(const ConvertOptions& options, const Source& source, HfConfig& config) {
     if (!config.mtp_stated && source.has_mtp()) config.model.mtp_layers = 1;
@@ -43,61 +25,7 @@ Status resolve_mtp(const ConvertOptions& options, const Source& source, HfConfig
     return Ok{};
 }
 
-Result<std::vector<Output>> declare_tensors(const TypeChoice& types, std::vector<Recipe> recipes,
-                                            gguf::Writer& writer) {
-    std::vector<Output> outputs;
-    for (Recipe& recipe : recipes) {
-        STRATA_ASSIGN(const quant::Type type, choose_type(types, recipe.spec));
-        STRATA_ASSIGN(const std::uint64_t bytes, quant::row_bytes(type, recipe.width()));
-        STRATA_TRY(writer.add_tensor(recipe.spec.name, type, recipe.spec.shape));
-        outputs.push_back({std::move(recipe), type, bytes});
-    }
-    return outputs;
-}
-
-class Progress {
-  public:
-    Progress(const ConvertOptions& options, const std::vector<Output>& outputs)
-        : options_(options) {
-        for (const Output& output : outputs) total_ += output.recipe.rows() * output.row_bytes;
-    }
-    // Error: the caller wants no more.
-    Status add(std::uint64_t bytes, std::string_view tensor) {
-        done_ += bytes;
-        if (!options_.progress || options_.progress(done_, total_, tensor)) return Ok{};
-        return STRATA_ERROR("the conversion was interrupted after ", done_, " of ", total_,
-                            " bytes");
-    }
-
-  private:
-    const ConvertOptions& options_;
-    std::uint64_t done_ = 0;
-    std::uint64_t total_ = 0;
-};
-
-Status write_tensor(const Output& output, gguf::Writer& writer, Progress& progress) {
-    const std::uint64_t width = output.recipe.width();
-    const std::uint64_t rows = output.recipe.rows();
-    const std::uint64_t step = std::max<std::uint64_t>(1, kChunkValues / width);
-    const auto encode = quant::info(output.type).encode;
-    std::vector<float> values;
-    std::vector<std::byte> bytes;
-    for (std::uint64_t row = 0; row < rows; row += step) {
-        const std::uint64_t count = std::min(step, rows - row);
-        values.resize(count * width);
-        bytes.resize(count * output.row_bytes);
-        STRATA_TRY(read_rows(output.recipe, row, values));
-        STRATA_TRY(check_range(output.type, output.recipe.spec.name, values));
-        encode(values.data(), bytes.data(), static_cast<std::int64_t>(values.size()));
-        STRATA_TRY(writer.write_tensor_data(bytes));
-        STRATA_TRY(progress.add(bytes.size(), output.recipe.spec.name));
-    }
-    return Ok{};
-}
-
-}  // namespace
-
-Status convert_checkpoint(const ConvertOptions& options) {
+Status convert_target(const ConvertOptions& options) {
     STRATA_ASSIGN(HfConfig config, read_config(options.directory + "/config.json"));
     STRATA_ASSIGN(const auto checkpoint, safetensors::Checkpoint::open(options.directory));
     STRATA_ASSIGN(Source source, Source::create(checkpoint));
@@ -107,16 +35,27 @@ Status convert_checkpoint(const ConvertOptions& options) {
 
     gguf::Writer writer;
     set_model_keys(config, writer);
-    writer.set("general.name", gguf::Value::string(model_name(options)));
-    writer.set("general.file_type", gguf::Value::of(file_type(options.types.type)));
-    writer.set("general.quantization_version", gguf::Value::of(kQuantizationVersion));
+    set_general_keys(options, writer);
     STRATA_TRY(set_tokenizer_keys(options.directory, config, writer));
-    STRATA_ASSIGN(const std::vector<Output> outputs,
-                  declare_tensors(options.types, std::move(recipes), writer));
-    STRATA_TRY(writer.begin(options.output));
-    Progress progress(options, outputs);
-    for (const Output& output : outputs) STRATA_TRY(write_tensor(output, writer, progress));
-    return writer.commit();
+    std::vector<Output> outputs;
+    for (Recipe& recipe : recipes) {
+        STRATA_ASSIGN(const quant::Type type, choose_type(options.types, recipe.spec));
+        STRATA_ASSIGN(Output output, declare(std::move(recipe), type, writer));
+        outputs.push_back(std::move(output));
+    }
+    return write_outputs(options, outputs, writer);
+}
+
+}  // namespace
+
+Status convert_checkpoint(const ConvertOptions& options) {
+    STRATA_ASSIGN(const bool draft, is_draft(options.directory + "/config.json"));
+    if (draft) return convert_draft(options);
+    if (!options.target.empty()) {
+        return STRATA_ERROR("a target (", quote(options.target), ") was given, and '",
+                            options.directory, "' is one itself, wanted it for a draft alone");
+    }
+    return convert_target(options);
 }
 
 }  // namespace strata::convert

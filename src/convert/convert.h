@@ -19,6 +19,9 @@ struct ConvertOptions {
     // False leaves the MTP layer out: llama.cpp builds without MTP for this architecture refuse a
     // file that has one.
     bool mtp = true;
+    // Of a draft: its target, a checkpoint's directory or a GGUF file, whose tokenizer the draft
+    // gets and whose sizes it must fit. Empty: neither.
+    std::string target;
     // general.name; empty: the directory's name.
     std::string name;
     // After every piece: bytes written, bytes in all, the tensor's name. False ends the conversion.
@@ -26,8 +29,8 @@ struct ConvertOptions {
 };
 
 // Reads and writes a few rows at a time, so memory does not grow with the model. The output appears
-// whole or not at all. Errors: config.json or a tensor that does not fit the architecture, a
-// draft's checkpoint, a quantized checkpoint, a type that a row width cannot hold, an unwritable
+// whole or not at all. A target's checkpoint or a DFlash2 draft's, told apart by config.json. Errors:
+// config.json or a tensor that does not fit the architecture, a quantized checkpoint, a type that a row width cannot hold, an unwritable
 // output.
 Status convert_checkpoint(const ConvertOptions& options);
 

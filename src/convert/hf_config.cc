@@ -53,12 +53,6 @@ Status expect_false(const Fields& fields, std::string_view key) {
 Status check_architecture(const Fields& root) {
     STRATA_ASSIGN(const auto architectures, root.strings("architectures"));
     for (const std::string& name : architectures) {
-        if (name == "DFlash2DraftModel") {
-            return STRATA_ERROR(root.name("architectures"),
-                                " says DFlash2DraftModel, a block draft; this version converts "
-                                "target checkpoints (Qwen4ExpForConditionalGeneration, "
-                                "Qwen4ExpForCausalLM) and no drafts");
-        }
         if (name != "Qwen4ExpForConditionalGeneration" && name != "Qwen4ExpForCausalLM") {
             return root.wrong("architectures",
                               "Qwen4ExpForConditionalGeneration or Qwen4ExpForCausalLM");

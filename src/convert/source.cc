@@ -18,6 +18,7 @@ constexpr std::array<std::string_view, 4> kMtpPrefixes = {
 constexpr std::array<std::string_view, 3> kHeadNames = {
     "lm_head.weight", "language_model.lm_head.weight", "model.lm_head.weight"};
 constexpr std::string_view kEmbedding = "embed_tokens.weight";
+constexpr std::string_view kFusion = "fc.weight";  // of a draft
 
 // The vision tower and buffers that are computed.
 bool ignorable(std::string_view name) {
@@ -59,6 +60,17 @@ Result<Source> Source::create(const safetensors::Checkpoint& checkpoint) {
     }
     source.text_ = *prefix;
     return source;
+}
+
+Result<Source> Source::create_draft(const safetensors::Checkpoint& checkpoint) {
+    Source source(checkpoint);
+    for (const std::string_view prefix : {"", "model."}) {
+        if (checkpoint.find(concat(prefix, kFusion)) == nullptr) continue;
+        source.text_ = prefix;
+        return source;
+    }
+    return STRATA_ERROR("'", checkpoint.directory(), "' has no tensor '", kFusion,
+                        "' and no 'model.", kFusion, "', wanted a checkpoint of a DFlash2 draft");
 }
 
 std::string Source::text_name(std::string_view name) const { return concat(text_, name); }

@@ -22,11 +22,13 @@ class Source {
   public:
     // Errors: no text model in it (a lone MTP layer is told apart).
     static Result<Source> create(const safetensors::Checkpoint& checkpoint);
+    // Of a block draft. Error: no draft in it.
+    static Result<Source> create_draft(const safetensors::Checkpoint& checkpoint);
 
     // Whether there are MTP tensors.
     bool has_mtp() const { return !mtp_.empty(); }
 
-    // Full names: of the text model ("layers.0.mlp.gate.weight"), of the MTP layer
+    // Full names: of the text model or draft ("layers.0.mlp.gate.weight"), of the MTP layer
     // ("fc_hidden.weight"), of the output head.
     std::string text_name(std::string_view name) const;
     std::string mtp_name(std::string_view name) const;

@@ -17,6 +17,7 @@ Status convert_checkpoint(const ConvertRequest& request, const ConvertProgress& 
     options.directory = request.directory;
     options.output = request.output;
     options.mtp = !request.no_mtp;
+    options.target = request.target;
     STRATA_ASSIGN(options.types, convert::read_types(request));
     if (progress) {
         options.progress = [&progress](std::uint64_t done, std::uint64_t total, std::string_view) {

@@ -94,6 +94,12 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
     STRATA_ASSIGN(parts->target,
                   model::Target::load(std::move(file), *parts->backend.device, parts->backend.ops,
                                       std::max(options.chunk, model::kWindowRowsMax)));
+    if (!options.dflash.empty()) {
+        STRATA_ASSIGN(gguf::File draft, gguf::File::open(options.dflash));
+        STRATA_ASSIGN(parts->dflash, dflash::Drafter::load(
+                                         std::move(draft), *parts->target, *parts->backend.device,
+                                         parts->backend.ops, parts->target->rows_max()));
+    }
     STRATA_ASSIGN(parts->info, describe(*parts->target));
     STRATA_ASSIGN(parts->tokenizer, tokenizer_of(parts->target->file(), parts->info.vocabulary));
     parts->info.has_tokenizer = parts->tokenizer.has_value();

@@ -1,4 +1,4 @@
-// Teacher-forced runs: logits, features and MTP drafts of given tokens.
+// Teacher-forced runs: logits, features and drafts of given tokens.
 #include <algorithm>
 
 #include "base/text.h"
@@ -79,7 +79,33 @@ Result<Draft> Engine::draft_mtp(std::span<const std::int32_t> tokens, std::int32
                                    [](const model::StepResult&) { return Status(Ok{}); }));
     STRATA_ASSIGN(model::MtpDraft draft,
                   parts_->target->draft(sequence, anchor, guesses, confidence_min));
-    return Draft{std::move(draft.path), std::move(draft.confidence)};
+    return Draft{std::move(draft.path), std::move(draft.confidence), 0, {}, {}};
+}
+
+Result<Draft> Engine::draft_dflash(std::span<const std::int32_t> tokens, std::int32_t anchor,
+                                   std::int64_t rows, float confidence_min) {
+    if (parts_->dflash == nullptr) {
+        return STRATA_ERROR("a block draft was asked for and no DFlash2 draft was loaded");
+    }
+    STRATA_TRY(check_tokens(tokens, 1, parts_->context));
+    dflash::Drafter& drafter = *parts_->dflash;
+    const auto length = static_cast<std::int64_t>(tokens.size());
+    const std::int64_t all_rows = rows == 0 ? drafter.config().block_size : rows;
+    const model::SequenceOptions options = parts_->sequence_options(length, false);
+    STRATA_ASSIGN(model::Sequence sequence, parts_->target->make_sequence(options));
+    STRATA_ASSIGN(dflash::Context context, drafter.make_context({length, options.cache}));
+    model::StepRequest request;
+    request.logits = model::LogitRows::none;
+    request.feature_layers = drafter.config().target_layers;
+    STRATA_TRY(parts_->read_prompt(sequence, tokens, request,
+                                   [&](const model::StepResult& result) -> Status {
+                                       drafter.inject(context, sequence.length(), result.features);
+                                       return Ok{};
+                                   }));
+    STRATA_ASSIGN(dflash::Guess guess,
+                  drafter.draft(context, {length, anchor, all_rows, confidence_min}));
+    return Draft{std::move(guess.path), std::move(guess.confidence), guess.width,
+                 std::move(guess.candidates), std::move(guess.scores)};
 }
 
 }  // namespace strata

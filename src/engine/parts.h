@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "engine/text_out.h"
 #include "model/target.h"
+#include "spec/dflash/drafter.h"
 #include "spec/round.h"
 #include "strata/engine.h"
 #include "tokenizer/tokenizer.h"
@@ -20,6 +21,7 @@ struct Engine::Parts {
     EngineOptions options;
     Backend backend;
     std::unique_ptr<model::Target> target;
+    std::unique_ptr<dflash::Drafter> dflash;  // null without a draft
     std::optional<Tokenizer> tokenizer;
     ModelInfo info;
     std::int64_t context = 0;

@@ -50,6 +50,8 @@ class Target {
 
     const Config& config() const { return config_; }
     const gguf::File& file() const { return file_; }
+    // For a drafter that shares the embedding and the head.
+    const Weights& weights() const { return weights_; }
     std::int64_t rows_max() const { return rows_max_; }
 
     Result<Sequence> make_sequence(const SequenceOptions& options);

@@ -3,6 +3,9 @@
 
 #include "device/device.h"
 #include "op/delta_net.h"
+#include "op/dflash_block.h"
+#include "op/dflash_context.h"
+#include "op/dflash_select.h"
 #include "op/experts.h"
 #include "op/ngram.h"
 #include "op/sparse_attention.h"

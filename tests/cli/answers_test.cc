@@ -182,6 +182,60 @@ TEST_P(Answers, drafts_of_the_mtp_layer_are_the_references) {
     }
 }
 
+TEST_P(Answers, block_drafts_are_the_references) {
+    const auto context = golden_.ints("long.ids");
+    for (const int length : {1, 10, 60, 97}) {
+        const std::string key = "draft." + std::to_string(length) + ".";
+        const Words words = {"draft",
+                             "-m",
+                             model(),
+                             "--dflash",
+                             draft_of(GetParam().name),
+                             "--tokens",
+                             list_text(context.first(static_cast<std::size_t>(length))),
+                             "--anchor",
+                             std::to_string(golden_.ints(key + "anchor")[0]),
+                             "--rows",
+                             std::to_string(golden_.ints(key + "rows")[0]),
+                             "--json",
+                             "--kv",
+                             "f32"};
+        const auto json = json_of(run_strata(words));
+        const auto path = golden_.ints(key + "path");
+        const auto confidence = golden_.floats(key + "confidence");
+        const auto candidates = golden_.ints(key + "candidates");
+        const auto scores = golden_.floats(key + "scores");
+        EXPECT_EQ(json["path"], std::vector<std::int32_t>(path.begin(), path.end())) << length;
+        ASSERT_EQ(json["candidates"].size(), path.size());
+        ASSERT_EQ(json["scores"].size(), path.size());
+        const std::size_t width = candidates.size() / path.size();
+        for (std::size_t i = 0; i < path.size(); ++i) {
+            EXPECT_NEAR(json["confidence"][i], confidence[i], kConfidenceError) << length;
+            ASSERT_EQ(json["scores"][i].size(), width);
+            for (std::size_t c = 0; c < width; ++c) {
+                EXPECT_EQ(json["candidates"][i][c], candidates[i * width + c]) << length;
+                EXPECT_NEAR(json["scores"][i][c], scores[i * width + c], kConfidenceError);
+            }
+        }
+        Words sure = words;
+        sure.insert(sure.end(), {"--spec-min-p", "1"});
+        EXPECT_EQ(json_of(run_strata(sure))["path"].size(), 0U);
+    }
+}
+
+TEST(Drafts, a_draft_that_does_not_fit_is_refused_by_name) {
+    const Words draft = {"--tokens", "1", "--anchor", "1"};
+    Words words = {"draft", "-m", tiny().path(), "--dflash", draft_of("odd")};
+    words.insert(words.end(), draft.begin(), draft.end());
+    expect_failed(run_strata(words), "width is 96, wanted the target's 128");
+    words = {"draft", "-m", tiny().path(), "--dflash", tiny().path()};
+    words.insert(words.end(), draft.begin(), draft.end());
+    expect_failed(run_strata(words), "architecture 'qwen4exp', wanted a draft");
+    words = {"draft", "-m", tiny().path(), "--dflash", draft_of("tiny"), "--rows", "9"};
+    words.insert(words.end(), draft.begin(), draft.end());
+    expect_failed(run_strata(words), "9 rows was asked for, wanted 2 to 8");
+}
+
 INSTANTIATE_TEST_SUITE_P(Golden, Answers, testing::Values(Case{"tiny", tiny}, Case{"odd", odd}),
                          [](const auto& one) { return std::string(one.param.name); });
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_binary.h"
@@ -131,6 +132,17 @@ const Model& odd() {
 const TalkingModel& talking() {
     static const TalkingModel model;
     return model;
+}
+
+const std::string& draft_of(const std::string& checkpoint) {
+    static const TempDir directory;
+    static std::map<std::string, std::string> paths;
+    std::string& path = paths[checkpoint];
+    if (path.empty()) {
+        path = directory / (checkpoint + ".gguf");
+        convert(golden_directory(checkpoint) + "/draft", path);
+    }
+    return path;
 }
 
 std::string list_text(std::span<const std::int32_t> ids) {

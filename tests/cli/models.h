@@ -45,6 +45,9 @@ const Model& tiny();
 const Model& odd();
 const TalkingModel& talking();
 
+// The draft of a golden checkpoint as a GGUF file of BF16.
+const std::string& draft_of(const std::string& checkpoint);
+
 // "1,2,3"
 std::string list_text(std::span<const std::int32_t> ids);
 

@@ -53,9 +53,9 @@ TEST(Use, commands_and_options_that_are_not_there_are_wrong_use) {
     for (const std::string& command : kCommands) {
         expect_wrong_use(run_strata({command, "--nope"}), "");
     }
-    expect_wrong_use(
-        run_strata({"draft", "-m", "x", "--dflash", "y", "--tokens", "1", "--anchor", "1"}),
-        "--dflash");
+    expect_wrong_use(run_strata({"draft", "-m", "x", "--mtp", "--dflash", "y", "--tokens", "1",
+                                 "--anchor", "1"}),
+                     "--mtp and --dflash are both given");
     expect_wrong_use(run_strata({"inspect", "one.gguf", "two.gguf"}), "two.gguf");
     expect_wrong_use(run_strata({"inspect", "one.gguf", "generate"}), "generate");
 }

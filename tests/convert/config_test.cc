@@ -123,7 +123,7 @@ TEST_F(ConvertConfig, values_that_this_version_does_not_compute_are_refused) {
         {"model_type", "qwen3_next", "model_type is \"qwen3_next\", wanted \"qwen4_exp\""},
         {"model_type", nullptr, "model_type is missing"},
         {"architectures", {"LlamaForCausalLM"}, "architectures is [\"LlamaForCausalLM\"], wanted"},
-        {"architectures", {"DFlash2DraftModel"}, "DFlash2DraftModel, a block draft"},
+        {"architectures", {"DFlash2DraftModel"}, "intermediate_size is missing"},
         {"architectures", "Qwen4ExpForCausalLM", "wanted a list of strings"},
         {"hidden_act", "gelu", "hidden_act is \"gelu\", wanted \"silu\""},
         {"output_gate_type", "silu", "output_gate_type is \"silu\", wanted \"sigmoid\""},

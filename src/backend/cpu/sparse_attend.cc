@@ -2,14 +2,12 @@
 // that share a key head, so that a cache row is converted once for all of them; where rows are few,
 // the heads are divided further to give every thread work.
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
 
+#include "backend/cpu/cache.h"
 #include "backend/cpu/pointwise.h"
 #include "backend/cpu/product.h"
 #include "backend/cpu/sparse.h"
-#include "quant/half.h"
 
 namespace strata::cpu {
 namespace {
@@ -88,29 +86,11 @@ std::int64_t list_positions(const op::SparseAttention& args, const Selection& se
     return count;
 }
 
-// Without branches, so that it vectorizes: the product with 2^112 moves the exponent's bias, and
-// makes normal numbers of subnormal ones.
-void widen(const std::uint16_t* from, std::int64_t n, float* to) {
-    for (std::int64_t i = 0; i < n; ++i) {
-        const std::uint32_t half = from[i];
-        const std::uint32_t special = (half & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0u;
-        const float magnitude = std::bit_cast<float>((half & 0x7fffu) << 13) * 0x1p112f;
-        to[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | special |
-                                     (half & 0x8000u) << 16);
-    }
-}
-
 // Row `position`, head g of one of the caches.
 void load(const op::SparseAttention& args, const void* cache, std::int64_t position, std::int64_t g,
           float* to) {
     const std::int64_t d = args.shape.head_dim;
-    const std::int64_t at = (position * args.shape.kv_heads + g) * d;
-    if (args.cache.type == op::CacheType::f16) {
-        widen(static_cast<const std::uint16_t*>(cache) + at, d, to);
-    } else {
-        std::memcpy(to, static_cast<const float*>(cache) + at,
-                    static_cast<std::size_t>(d) * sizeof(float));
-    }
+    load_cache(cache, args.cache.type, (position * args.shape.kv_heads + g) * d, d, to);
 }
 
 // Calls body(first, count) with cached rows first .. first+count-1 of the list in scratch.cached.
@@ -125,18 +105,6 @@ void for_tiles(const op::SparseAttention& args, const void* cache, std::int64_t 
         }
         body(first, count);
     }
-}
-
-// Turns scores into e^(score * scale - largest) and returns 1 / their sum.
-float exponentials(float* scores, std::int64_t n, float scale) {
-    for (std::int64_t i = 0; i < n; ++i) scores[i] *= scale;
-    const float largest = *std::max_element(scores, scores + n);
-    float sum = 0.0f;
-    for (std::int64_t i = 0; i < n; ++i) {
-        scores[i] = std::exp(scores[i] - largest);
-        sum += scores[i];
-    }
-    return 1.0f / sum;
 }
 
 void attend_unit(const op::SparseAttention& args, const SparseQueries& queries,

@@ -2,9 +2,9 @@
 // overtake at long contexts.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
+#include "backend/cpu/cache.h"
 #include "backend/cpu/history.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise.h"
@@ -13,7 +13,6 @@
 #include "backend/cpu/rope.h"
 #include "backend/cpu/sparse.h"
 #include "base/check.h"
-#include "quant/half.h"
 
 namespace strata::cpu {
 namespace {
@@ -47,17 +46,6 @@ void norm_and_turn(float* x, op::Gain gain, std::int64_t n, const op::SparseAtte
     turn(x, turns, turns + pairs, pairs);
 }
 
-// Rounds `n` values to the cache's type, at element `at` of the cache.
-void store(const float* from, std::int64_t n, op::CacheType type, void* cache, std::int64_t at) {
-    if (type == op::CacheType::f32) {
-        std::memcpy(static_cast<float*>(cache) + at, from,
-                    static_cast<std::size_t>(n) * sizeof(float));
-        return;
-    }
-    auto* to = static_cast<std::uint16_t*>(cache) + at;
-    for (std::int64_t i = 0; i < n; ++i) to[i] = quant::f32_to_f16(from[i]);
-}
-
 // Norms and turns the keys of row t, and puts keys and values into the cache.
 void finish_keys(const op::SparseAttention& args, std::int64_t t, float* key, const float* value,
                  const float* turns) {
@@ -68,8 +56,8 @@ void finish_keys(const op::SparseAttention& args, std::int64_t t, float* key, co
     }
     const std::int64_t width = shape.kv_heads * d;
     const std::int64_t at = (args.first + t) * width;
-    store(key, width, args.cache.type, args.cache.keys, at);
-    store(value, width, args.cache.type, args.cache.values, at);
+    store_cache(key, width, args.cache.type, args.cache.keys, at);
+    store_cache(value, width, args.cache.type, args.cache.values, at);
 }
 
 // Norms and turns the queries of row t.

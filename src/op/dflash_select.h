@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+
+#include "device/tensor.h"
+#include "op/weight.h"
+
+namespace strata::op {
+
+inline constexpr int kDflashCandidatesMax = 64;
+
+// The walk through the candidates of a block's rows, each row given the token before it.
+//
+//   token(r) = token_of_row[r], or r where there is no list
+//   row i: C_i = token(r) of the K largest logits[i, r], largest first (equal: the lower r)
+//   h_i = projection . hidden_i
+//   score_i(b) = logits[i, row of b] + sum over m < R of predecessor[a][m] * h_i[m] *
+//                successor[b][m], b in C_i, with a the pick of row i - 1, in row 0 the anchor
+//   pick_i = the b of largest score_i(b), the first in C_i of equal ones
+//   confidence_i = softmax of score_i over C_i at the pick
+//
+// A row with a logit or score that is not finite ends the walk before it.
+//
+// Source    dflash2.md 2.5, 2.6, 2.8 and 10.4.
+// Shapes    hidden [n, D]; logits [n, N]; token_of_row N, ascending, each in [0, V); projection
+//           [R, D]; predecessor, successor [V, R]; candidates, scores [n, K]; path, confidence n;
+//           1 <= K <= min(N, kDflashCandidatesMax); anchor in [0, V).
+// Effects   Writes the outputs whole: rows, 1 number, is how many were walked; of the others
+//           tokens are -1 and numbers 0.
+// Numerics  F32 sums; Tolerance::projection, picks wherever scores differ by more.
+struct DflashSelect {
+    MatrixView<const float> hidden;
+    MatrixView<const float> logits;
+    std::int32_t anchor = 0;
+    VectorView<const std::int64_t> token_of_row;
+    Weight projection;
+    Weight predecessor;
+    Weight successor;
+    MatrixView<std::int32_t> candidates;
+    MatrixView<float> scores;
+    VectorView<std::int32_t> path;
+    VectorView<float> confidence;
+    std::int32_t* rows = nullptr;
+};
+
+}  // namespace strata::op

@@ -1,0 +1,111 @@
+#include "spec/dflash/context.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace strata::dflash {
+namespace {
+
+constexpr std::size_t kAlignMask = device::kBufferAlignment - 1;
+
+std::int64_t slots_of(const Config& config, std::int64_t layer, std::int64_t context) {
+    const std::int64_t window = config.layer_window(layer);
+    return window == 0 ? context : std::min(context, window + kRingSlack);
+}
+
+// Pieces of one block, measured first and handed out then by the same code.
+struct Pieces {
+    std::byte* memory = nullptr;
+    std::size_t used = 0;
+
+    std::byte* take(std::int64_t count, std::size_t size) {
+        std::byte* piece = memory == nullptr ? nullptr : memory + used;
+        used += (static_cast<std::size_t>(count) * size + kAlignMask) & ~kAlignMask;
+        return piece;
+    }
+};
+
+std::vector<op::DflashCells> carve(const Config& config, const ContextOptions& options,
+                                   Pieces& pieces) {
+    std::vector<op::DflashCells> all;
+    const std::size_t size = options.cache == op::CacheType::f16 ? 2 : 4;
+    for (std::int64_t l = 0; l < config.layers; ++l) {
+        op::DflashCells cells;
+        cells.slots = slots_of(config, l, options.context);
+        cells.type = options.cache;
+        cells.keys = pieces.take(cells.slots * config.kv_width(), size);
+        cells.values = pieces.take(cells.slots * config.kv_width(), size);
+        const auto position = pieces.take(cells.slots, sizeof(std::int32_t));
+        cells.position = reinterpret_cast<std::int32_t*>(position);
+        all.push_back(cells);
+    }
+    return all;
+}
+
+}  // namespace
+
+std::uint64_t Context::bytes(const Config& config, const ContextOptions& options) {
+    Pieces pieces;
+    carve(config, options, pieces);
+    return pieces.used;
+}
+
+Result<Context> Context::create(const Config& config, device::Device& device, device::Queue& queue,
+                                const ContextOptions& options) {
+    STRATA_CHECK(options.context >= 1);
+    Context context;
+    context.options_ = options;
+    context.device_ = &device;
+    STRATA_ASSIGN(context.memory_,
+                  device.allocate(static_cast<std::size_t>(bytes(config, options))));
+    Pieces pieces{context.memory_.data()};
+    context.cells_ = carve(config, options, pieces);
+    context.geometry_ =
+        concat("dflash ", config.layers, ' ', config.kv_heads, ' ', config.head_dim, ' ',
+               config.window, ' ', options.context, ' ', static_cast<int>(options.cache), '\n');
+    context.truncate(0, queue);
+    return context;
+}
+
+void Context::truncate(std::int64_t length, device::Queue& queue) {
+    std::vector<std::int32_t> positions;
+    for (const op::DflashCells& cells : cells_) {
+        positions.assign(static_cast<std::size_t>(cells.slots), -1);
+        auto* const at = reinterpret_cast<std::byte*>(cells.position);
+        if (length > 0) {
+            device_->download(queue, std::as_writable_bytes(std::span(positions)), at);
+        }
+        for (std::int32_t& p : positions) {
+            if (p >= length) p = -1;
+        }
+        device_->upload(queue, at, std::as_bytes(std::span(positions)));
+    }
+    queue.wait();
+}
+
+std::string Context::save(device::Queue& queue) const {
+    std::string saved = geometry_;
+    const std::size_t at = saved.size();
+    saved.resize(at + memory_.bytes());
+    device_->download(queue, std::as_writable_bytes(std::span(saved).subspan(at)), memory_.data());
+    queue.wait();
+    return saved;
+}
+
+Status Context::restore(std::span<const char> saved, device::Queue& queue) {
+    const bool ours = saved.size() == geometry_.size() + memory_.bytes() &&
+                      std::memcmp(saved.data(), geometry_.data(), geometry_.size()) == 0;
+    if (!ours) {
+        return STRATA_ERROR("a draft's context of ", saved.size(),
+                            " bytes was not saved by this draft with these options, wanted ",
+                            geometry_.size() + memory_.bytes());
+    }
+    device_->upload(queue, memory_.data(), std::as_bytes(saved.subspan(geometry_.size())));
+    queue.wait();
+    return Ok{};
+}
+
+}  // namespace strata::dflash

@@ -1,0 +1,228 @@
+#include "spec/dflash/drafter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace strata::dflash {
+
+// Pieces of one block, measured first and handed out then by the same code.
+class Drafter::Carver {
+  public:
+    explicit Carver(std::byte* memory = nullptr) : memory_(memory) {}
+
+    std::size_t used() const { return used_; }
+
+    template <typename T>
+    MatrixView<T> matrix(std::int64_t rows, std::int64_t cols) {
+        T* piece = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + used_);
+        constexpr std::size_t kMask = device::kBufferAlignment - 1;
+        used_ += (static_cast<std::size_t>(rows * cols) * sizeof(T) + kMask) & ~kMask;
+        return {piece, rows, cols};
+    }
+    template <typename T>
+    VectorView<T> vector(std::int64_t count) {
+        return {matrix<T>(1, count).data, count};
+    }
+
+  private:
+    std::byte* memory_;
+    std::size_t used_ = 0;
+};
+
+namespace {
+
+// theta^(-2i / rotary width), i < width / 2.
+std::vector<double> inverse_frequencies(const Config& config) {
+    std::vector<double> values;
+    for (int i = 0; i < config.rotary_dim / 2; ++i) {
+        values.push_back(std::pow(config.rope_base, -2.0 * i / config.rotary_dim));
+    }
+    return values;
+}
+
+template <typename T>
+std::vector<T> download(device::Device& device, device::Queue& queue, const T* from,
+                        std::int64_t count) {
+    std::vector<T> values(static_cast<std::size_t>(count));
+    device.download(queue, std::as_writable_bytes(std::span(values)),
+                    reinterpret_cast<const std::byte*>(from));
+    return values;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Drafter>> Drafter::load(gguf::File file, const model::Target& target,
+                                               device::Device& device, const op::Table& ops,
+                                               std::int64_t rows_max) {
+    STRATA_CHECK(rows_max >= 1);
+    if (ops.dflash_inject == nullptr || ops.dflash_block == nullptr ||
+        ops.dflash_select == nullptr) {
+        return STRATA_ERROR(quote(file.path()), ": ", device.name(),
+                            " has no kernels for block drafts");
+    }
+    std::unique_ptr<Drafter> drafter(new Drafter(std::move(file), device, ops));
+    const gguf::File& own = drafter->file_;
+    STRATA_ASSIGN(drafter->config_, config_from_gguf(own));
+    if (Status status = check_target(drafter->config_, target.config()); !status.ok()) {
+        return STRATA_ERROR(quote(own.path()), ": ", status.error().message);
+    }
+    drafter->queue_ = device.make_queue();
+    STRATA_ASSIGN(drafter->weights_,
+                  Weights::bind(own, drafter->config_, device, *drafter->queue_));
+    Weights& weights = drafter->weights_;
+    if (weights.embedding.empty()) weights.embedding = target.weights().embedding;
+    if (weights.head.empty()) weights.head = target.weights().head;
+    STRATA_TRY(drafter->prepare(rows_max));
+    return drafter;
+}
+
+Status Drafter::prepare(std::int64_t rows_max) {
+    const std::vector<double> frequencies = inverse_frequencies(config_);
+    const std::int64_t guesses = config_.block_size - 1;
+    const auto carve = [&](Carver& carver) {
+        work_.features = carver.matrix<float>(rows_max, config_.feature_width());
+        work_.replaced = carver.vector<std::int32_t>(rows_max);
+        work_.tokens = carver.vector<std::int32_t>(config_.block_size);
+        work_.hidden = carver.matrix<float>(config_.block_size, config_.hidden);
+        work_.logits = carver.matrix<float>(guesses, weights_.head.rows);
+        work_.candidates = carver.matrix<std::int32_t>(guesses, config_.candidates);
+        work_.scores = carver.matrix<float>(guesses, config_.candidates);
+        work_.path = carver.vector<std::int32_t>(guesses);
+        work_.confidence = carver.vector<float>(guesses);
+        work_.walked = carver.vector<std::int32_t>(1);
+        work_.frequencies = carver.vector<double>(static_cast<std::int64_t>(frequencies.size()));
+    };
+    Carver measure;
+    carve(measure);
+    STRATA_ASSIGN(memory_, device_->allocate(measure.used()));
+    Carver carver(memory_.data());
+    carve(carver);
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.frequencies.data),
+                    std::as_bytes(std::span(frequencies)));
+    queue_->wait();
+    return Ok{};
+}
+
+op::DflashShape Drafter::shape() const {
+    return {config_.heads, config_.kv_heads, config_.head_dim, config_.rotary_dim / 2};
+}
+
+void Drafter::inject(Context& context, std::int64_t first, MatrixView<const float> features) {
+    STRATA_CHECK(features.cols == config_.feature_width());
+    std::vector<op::DflashContextLayer> layers;
+    for (std::size_t l = 0; l < weights_.layers.size(); ++l) {
+        const op::DflashLayer& layer = weights_.layers[l];
+        layers.push_back({layer.key, layer.value, layer.key_norm, context.cells()[l]});
+    }
+    for (std::int64_t done = 0; done < features.rows;) {
+        const std::int64_t rows = std::min(features.rows - done, work_.features.rows);
+        const MatrixView<const float> part = features.rows_from(done, rows);
+        device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.features.data),
+                        std::as_bytes(std::span(part.data, static_cast<std::size_t>(part.size()))));
+        op::DflashInject op;
+        op.features = work_.features.first_rows(rows);
+        op.first = first + done;
+        op.fuse = weights_.fuse;
+        op.norm = weights_.fuse_norm;
+        op.layers = {layers.data(), static_cast<std::int64_t>(layers.size())};
+        op.inverse_frequency = work_.frequencies.data;
+        op.shape = shape();
+        op.epsilon = config_.epsilon;
+        op.replaced = {work_.replaced.data, rows};
+        ops_.dflash_inject(op, *queue_);
+        const auto replaced = download(*device_, *queue_, work_.replaced.data, rows);
+        queue_->wait();
+        features_replaced_ = std::accumulate(replaced.begin(), replaced.end(), features_replaced_);
+        done += rows;
+    }
+}
+
+Status Drafter::check(const DraftRequest& request) const {
+    if (request.anchor < 0 || request.anchor >= config_.vocabulary) {
+        return STRATA_ERROR("the anchor ", request.anchor,
+                            " is outside the vocabulary, wanted 0 to ", config_.vocabulary - 1);
+    }
+    if (request.rows < 2 || request.rows > config_.block_size) {
+        return STRATA_ERROR("a draft of ", request.rows, " rows was asked for, wanted 2 to ",
+                            config_.block_size);
+    }
+    return Ok{};
+}
+
+void Drafter::run_block(const Context& context, const DraftRequest& request) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(request.rows),
+                                     static_cast<std::int32_t>(config_.mask_token));
+    tokens[0] = request.anchor;
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.tokens.data),
+                    std::as_bytes(std::span(tokens)));
+    std::vector<op::DflashLayer> layers = weights_.layers;
+    for (std::size_t l = 0; l < layers.size(); ++l) layers[l].cells = context.cells()[l];
+    op::DflashBlock op;
+    op.tokens = {work_.tokens.data, request.rows};
+    op.first = request.position;
+    op.table = weights_.embedding;
+    op.layers = {layers.data(), static_cast<std::int64_t>(layers.size())};
+    op.norm = weights_.norm;
+    op.inverse_frequency = work_.frequencies.data;
+    op.shape = shape();
+    op.taps = config_.conv_taps;
+    op.group = config_.conv_group;
+    op.epsilon = config_.epsilon;
+    op.hidden = work_.hidden.first_rows(request.rows);
+    ops_.dflash_block(op, *queue_);
+}
+
+void Drafter::run_select(const DraftRequest& request) {
+    const std::int64_t guesses = request.rows - 1;
+    const MatrixView<float> hidden = work_.hidden.rows_from(1, guesses);
+    const MatrixView<float> logits = work_.logits.first_rows(guesses);
+    ops_.output_head({hidden, weights_.head, logits}, *queue_);
+    op::DflashSelect op;
+    op.hidden = hidden;
+    op.logits = logits;
+    op.anchor = request.anchor;
+    op.token_of_row = weights_.token_of_row;
+    op.projection = weights_.selector;
+    op.predecessor = weights_.predecessor;
+    op.successor = weights_.successor;
+    op.candidates = work_.candidates.first_rows(guesses);
+    op.scores = work_.scores.first_rows(guesses);
+    op.path = {work_.path.data, guesses};
+    op.confidence = {work_.confidence.data, guesses};
+    op.rows = work_.walked.data;
+    ops_.dflash_select(op, *queue_);
+}
+
+Guess Drafter::take(std::int64_t guesses, float confidence_min) {
+    Guess guess;
+    guess.width = config_.candidates;
+    const auto walked = download(*device_, *queue_, work_.walked.data, 1);
+    guess.path = download(*device_, *queue_, work_.path.data, guesses);
+    guess.confidence = download(*device_, *queue_, work_.confidence.data, guesses);
+    guess.candidates = download(*device_, *queue_, work_.candidates.data, guesses * guess.width);
+    guess.scores = download(*device_, *queue_, work_.scores.data, guesses * guess.width);
+    queue_->wait();
+    std::size_t kept = 0;
+    while (kept < static_cast<std::size_t>(walked[0]) && guess.confidence[kept] >= confidence_min) {
+        ++kept;
+    }
+    guess.path.resize(kept);
+    guess.confidence.resize(kept);
+    guess.candidates.resize(kept * static_cast<std::size_t>(guess.width));
+    guess.scores.resize(kept * static_cast<std::size_t>(guess.width));
+    return guess;
+}
+
+Result<Guess> Drafter::draft(const Context& context, const DraftRequest& request) {
+    STRATA_TRY(check(request));
+    run_block(context, request);
+    run_select(request);
+    return take(request.rows - 1, request.confidence_min);
+}
+
+}  // namespace strata::dflash

@@ -1,0 +1,106 @@
+// The DFlash2 block drafter (dflash2.md 2): committed rows of the target go into a context, and
+// from it and the last committed token a block of guesses is computed at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+#include "gguf/reader.h"
+#include "model/target.h"
+#include "op/table.h"
+#include "spec/dflash/config.h"
+#include "spec/dflash/context.h"
+#include "spec/dflash/weights.h"
+
+namespace strata::dflash {
+
+struct DraftRequest {
+    std::int64_t position = 0;  // of the anchor: how many tokens are committed and were run
+    std::int32_t anchor = 0;    // the last committed token, which the target has not run
+    std::int64_t rows = 0;      // the anchor's included: 2 to the block size
+    float confidence_min = 0;   // the draft ends before the first guess below it
+};
+
+// One greedy draft. It may be empty.
+struct Guess {
+    std::vector<std::int32_t> path;
+    std::vector<float> confidence;  // softmax over the row's candidates at the pick
+    // A row a guess: tokens by logit, largest first, and their scores.
+    std::int64_t width = 0;
+    std::vector<std::int32_t> candidates;
+    std::vector<float> scores;
+};
+
+// Owns the draft's file and weights; contexts are the caller's. Calls are not concurrent.
+class Drafter {
+  public:
+    // `target`, `device` and its `ops` outlive the drafter. `rows_max` bounds the rows of one
+    // inject. Errors: as config_from_gguf, check_target and Weights::bind; a device that has no
+    // kernels for block drafts; no memory.
+    static Result<std::unique_ptr<Drafter>> load(gguf::File file, const model::Target& target,
+                                                 device::Device& device, const op::Table& ops,
+                                                 std::int64_t rows_max);
+
+    const Config& config() const { return config_; }
+
+    Result<Context> make_context(const ContextOptions& options) {
+        return Context::create(config_, *device_, *queue_, options);
+    }
+    void truncate(Context& context, std::int64_t length) { context.truncate(length, *queue_); }
+    std::string save(const Context& context) { return context.save(*queue_); }
+    Status restore(Context& context, std::span<const char> saved) {
+        return context.restore(saved, *queue_);
+    }
+
+    // Rows first .. of the target, just committed: `features` [T, taps * D] are what
+    // model::StepResult has for config().target_layers.
+    void inject(Context& context, std::int64_t first, MatrixView<const float> features);
+
+    // Changes nothing in the context. Errors: an anchor outside the vocabulary, rows out of range.
+    Result<Guess> draft(const Context& context, const DraftRequest& request);
+
+    // Feature values that were not finite and counted as 0, since load.
+    std::int64_t features_replaced() const { return features_replaced_; }
+
+  private:
+    // Device memory that every call writes.
+    struct Workspace {
+        MatrixView<float> features;  // [rows_max, taps * D]
+        VectorView<std::int32_t> replaced;
+        VectorView<std::int32_t> tokens;  // [block]
+        MatrixView<float> hidden;         // [block, D]
+        MatrixView<float> logits;         // [block - 1, N]
+        MatrixView<std::int32_t> candidates;
+        MatrixView<float> scores;
+        VectorView<std::int32_t> path;
+        VectorView<float> confidence;
+        VectorView<std::int32_t> walked;
+        VectorView<double> frequencies;
+    };
+    class Carver;
+
+    Drafter(gguf::File file, device::Device& device, const op::Table& ops)
+        : file_(std::move(file)), device_(&device), ops_(ops) {}
+    Status prepare(std::int64_t rows_max);
+    op::DflashShape shape() const;
+    Status check(const DraftRequest& request) const;
+    void run_block(const Context& context, const DraftRequest& request);
+    void run_select(const DraftRequest& request);
+    Guess take(std::int64_t guesses, float confidence_min);
+
+    gguf::File file_;
+    device::Device* device_;
+    op::Table ops_;
+    std::unique_ptr<device::Queue> queue_;
+    Config config_;
+    Weights weights_;
+    device::Buffer memory_;
+    Workspace work_;
+    std::int64_t features_replaced_ = 0;
+};
+
+}  // namespace strata::dflash
