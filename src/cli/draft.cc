@@ -1,4 +1,5 @@
-// strata draft: one greedy draft after a context, from the model's own MTP layer or a DFlash2 draft.
+// strata draft: one greedy draft after a context, from the model's own MTP layer or a DFlash2
+// draft.
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/json.h"

@@ -28,10 +28,10 @@ struct ConvertOptions {
     std::function<bool(std::uint64_t done, std::uint64_t total, std::string_view tensor)> progress;
 };
 
-// Reads and writes a few rows at a time, so memory does not grow with the model. The output appears
-// whole or not at all. A target's checkpoint or a DFlash2 draft's, told apart by config.json. Errors:
-// config.json or a tensor that does not fit the architecture, a quantized checkpoint, a type that a row width cannot hold, an unwritable
-// output.
+// A target's checkpoint or a DFlash2 draft's, told apart by config.json. Reads and writes a few
+// rows at a time, so memory does not grow with the model. The output appears whole or not at all.
+// Errors: config.json or a tensor that does not fit the architecture, a quantized checkpoint, a
+// type that a row width cannot hold, an unwritable output.
 Status convert_checkpoint(const ConvertOptions& options);
 
 }  // namespace strata::convert

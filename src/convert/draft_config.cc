@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 #include "convert/fields.h"
-#include "op/dflash_select.h"
 
 namespace strata::convert {
 namespace {
@@ -160,7 +159,7 @@ Status read_block(const Homes& homes, dflash::Config& c) {
     STRATA_TRY(homes.read("conv_kernel_size", 1, kTapsMax, c.conv_taps));
     STRATA_TRY(homes.read("conv_group_size", 1, kWidthMax, c.conv_group));
     STRATA_TRY(homes.read("selector_rank", 1, kWidthMax, c.selector_rank));
-    return homes.read("selector_top_k", 1, op::kDflashCandidatesMax, c.candidates);
+    return homes.read("selector_top_k", 1, dflash::kCandidatesMax, c.candidates);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ MARKERS = re.compile(
 MACHINE_PATHS = re.compile(r"(?<![\w.$}{/-])/(?:wo" r"rk|ro" r"ot|ho" r"me|tm" r"p)(?:/|\b)")
 TENSOR_NAME = re.compile(
     r"\b(?:blk\.|token_embd|output_norm|ffn_\w+|attn_\w+|ssm_\w+|nextn\.|ngram_\w+\.)")
-TENSOR_HOMES = re.compile(r"^src/(?:model/(?:tensors|weights|config)|convert/)")
+TENSOR_HOMES = re.compile(r"^src/(?:(?:model|spec/dflash)/(?:tensors|weights|config)|convert/)")
 FILE_NAME = re.compile(r"^[a-z0-9_]+\.[a-z]+$|^CMakeLists\.txt$|^README\.md$")
 
 
@@ -259,7 +259,7 @@ def tensor_names(project):
         for at, literal in source.strings:
             if TENSOR_NAME.search(literal):
                 yield (source.path, source.line_of(at),
-                       f"a tensor's name ({literal}); model/tensors and convert/ spell them")
+                       f"a tensor's name ({literal}); tensors.h and convert/ spell them")
 
 
 def names_and_sizes(project):

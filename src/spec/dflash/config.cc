@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "op/dflash_select.h"
 
 namespace strata::dflash {
 namespace {
@@ -151,7 +150,7 @@ Status read_block(const Keys& keys, Config& config) {
     STRATA_TRY(keys.read("conv_kernel_size", kTapsMax, config.conv_taps));
     STRATA_TRY(keys.read("conv_group_size", kWidthMax, config.conv_group));
     STRATA_TRY(keys.read("selector_rank", kWidthMax, config.selector_rank));
-    STRATA_TRY(keys.read("selector_top_k", op::kDflashCandidatesMax, config.candidates));
+    STRATA_TRY(keys.read("selector_top_k", kCandidatesMax, config.candidates));
     STRATA_ASSIGN(const std::uint64_t mask,
                   gguf::require_uint(keys.file(), "tokenizer.ggml.mask_token_id"));
     if (mask >= kWidthMax) {

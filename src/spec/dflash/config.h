@@ -7,10 +7,12 @@
 #include "base/result.h"
 #include "gguf/reader.h"
 #include "model/config.h"
+#include "op/dflash_select.h"
 
 namespace strata::dflash {
 
 inline constexpr std::int64_t kBlockMax = 64;
+inline constexpr std::int64_t kCandidatesMax = op::kDflashCandidatesMax;
 inline constexpr std::int64_t kTargetLayersMax = 256;
 
 struct Config {
