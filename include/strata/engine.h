@@ -94,8 +94,8 @@ enum class DraftKind : std::uint8_t {
 
 struct Drafting {
     DraftKind kind = DraftKind::none;
-    std::int64_t rows =
-        4;  // of a verify window: the last token and rows-1 guesses; 2 to kWindowMax
+    // Of a verify window: the last token and rows-1 guesses; 2 to kWindowMax.
+    std::int64_t rows = 4;
     double confidence_min = 0;  // an MTP draft ends before the first guess below it
 };
 
@@ -220,9 +220,10 @@ class Session {
 
     // Continues request.prompt, the whole sequence: what the session already holds of it is not
     // read again, and where it holds something else it starts anew. Afterwards it holds the prompt
-    // and all generated tokens but the last. Errors, which leave the session as it was or empty: an
-    // empty prompt, a token outside the vocabulary, a prompt that does not fit, sampling out of
-    // range.
+    // and all generated tokens but the last. Errors that leave the session as it was: an empty
+    // prompt, a token outside the vocabulary, a prompt that does not fit, sampling out of range, a
+    // stop string that is empty, too long or not UTF-8. Error that leaves it with the prompt and
+    // what was generated so far: logits that are NaN or nowhere finite.
     Result<Completion> generate(const GenerateRequest& request, const TextSink& sink = {});
 
     // The tokens that the state stands for.

@@ -1,8 +1,8 @@
 // A value or the sentence that says why there is none.
 //
 // Failures that a caller, a file or the machine can cause travel as Error values; broken
-// invariants of our own go through STRATA_CHECK (base/check.h). Nothing in the core throws, prints
-// or exits. (GCC 12 has no std::expected.)
+// invariants of our own go through STRATA_CHECK (strata/check.h), which ends the process.
+// Nothing else in the core throws, prints or exits. (GCC 12 has no std::expected.)
 #pragma once
 
 #include <string>

@@ -78,7 +78,7 @@ Status print_result(const Generate& options, const Completion& completion, std::
     return Ok{};
 }
 
-// auto drafts nothing: which drafter pays is not measured yet.
+// auto is none: a drafter runs where it is named.
 Drafting drafting(const Generate& options) {
     const bool suffix = options.draft == "suffix";
     const bool mtp = options.draft == "mtp";

@@ -1,4 +1,4 @@
-// A DFlash2 draft's checkpoint to a GGUF file of architecture dflash (dflash2.md 1, 3.1 and 10).
+// A DFlash2 draft's checkpoint to a GGUF file of architecture dflash.
 #pragma once
 
 #include <string>

@@ -14,7 +14,7 @@ namespace {
 // Far above every published draft and small enough that products of two cannot wrap.
 constexpr std::int64_t kWidthMax = std::int64_t{1} << 24;
 constexpr std::int64_t kLayersMax = 4096;
-constexpr std::int64_t kContextMax = std::int64_t{1} << 31;
+constexpr std::int64_t kContextMax = model::kContextMax;
 constexpr std::int64_t kTapsMax = 256;
 
 // The objects in which a key may stand: the first that has it is asked.

@@ -1,4 +1,4 @@
-// What a draft checkpoint's config.json says (dflash2.md 1.2 and 10.2).
+// What a draft checkpoint's config.json says.
 #pragma once
 
 #include <cstdint>

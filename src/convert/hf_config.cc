@@ -15,7 +15,7 @@ namespace {
 // Far above every published model and small enough that products of two cannot wrap.
 constexpr std::int64_t kWidthMax = std::int64_t{1} << 24;
 constexpr std::int64_t kLayersMax = 4096;
-constexpr std::int64_t kContextMax = std::int64_t{1} << 31;
+constexpr std::int64_t kContextMax = model::kContextMax;
 constexpr std::int64_t kExpertsMax = 4096;
 constexpr std::int64_t kExpertsActiveMax = 64;
 constexpr std::int64_t kKernelMax = 256;

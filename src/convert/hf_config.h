@@ -26,10 +26,9 @@ struct HfConfig {
     std::vector<std::int64_t> end_tokens;
 };
 
-// Reads `path`, nested (text_config) or flat. Unknown keys are ignored. Errors: one of
-// another architecture; a key missing or of the wrong type, a size out of
-// range, a value of a known key that this version does not compute; sizes that contradict each
-// other.
+// Reads `path`, nested (text_config) or flat. Unknown keys are ignored. Errors: a configuration of
+// another architecture; a key missing or of the wrong type; a size out of range; a value of a known
+// key that is not computed; sizes that contradict each other.
 Result<HfConfig> read_config(const std::string& path);
 
 }  // namespace strata::convert

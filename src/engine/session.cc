@@ -39,8 +39,8 @@ Status Session::State::check_request(const GenerateRequest& request) const {
 
 Status Session::State::read(std::span<const std::int32_t> prompt, Completion& completion) {
     const auto start = std::chrono::steady_clock::now();
-    const bool known = prompt.size() == sequence.tokens().size() && next_logits.empty();
-    if (!begins_with(prompt, sequence.tokens()) || known) parts->target->reset(sequence);
+    const bool logits_lost = prompt.size() == sequence.tokens().size() && next_logits.empty();
+    if (!begins_with(prompt, sequence.tokens()) || logits_lost) parts->target->reset(sequence);
     const auto rest = prompt.subspan(sequence.tokens().size());
     model::StepRequest request;
     request.logits = model::LogitRows::last;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/text.h"
 #include "op/experts.h"
@@ -18,7 +19,6 @@ constexpr std::string_view kArchitecture = "qwen4exp";
 // Far above every published model and small enough that products of two cannot wrap.
 constexpr std::uint64_t kLayersMax = 4096;
 constexpr std::uint64_t kWidthMax = std::uint64_t{1} << 24;
-constexpr std::uint64_t kContextMax = std::uint64_t{1} << 31;
 constexpr std::uint64_t kNgramSizeMax = 16;
 constexpr std::uint64_t kNgramHeadsMax = 256;
 // As files without attention.compress_ratios are read: every row is selected.
@@ -266,6 +266,22 @@ Status check_ngram(const Config& config) {
 }  // namespace
 
 Status validate(const Config& config) {
+    // With these, sizes of a state or a row of work stay far inside 64 bits.
+    const std::pair<const char*, std::int64_t> widths[] = {
+        {"streams", config.stream_width()},
+        {"delta net channels", config.delta_channels()},
+        {"delta net memories",
+         std::int64_t{config.delta_value_heads} * config.delta_head_dim * config.delta_head_dim},
+        {"queries", 2 * config.query_width()},
+        {"keys", config.kv_width()},
+        {"index queries", std::int64_t{config.index_heads} * config.index_dim},
+        {"n-gram rows of a token", config.ngram.heads() * config.ngram.row_width}};
+    for (const auto& [what, width] : widths) {
+        if (width > static_cast<std::int64_t>(kWidthMax)) {
+            return STRATA_ERROR("the ", what, " are ", width, " values wide, wanted at most ",
+                                kWidthMax);
+        }
+    }
     if (config.streams < 2) {
         return STRATA_ERROR("there are ", config.streams, " residual streams, wanted at least 2");
     }

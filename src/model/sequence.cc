@@ -23,65 +23,39 @@ std::size_t cache_bytes(op::CacheType type) { return type == op::CacheType::f16 
 
 }  // namespace
 
-// Hands out pieces of one block of memory. Run without memory it measures, so that the sizes and
-// the layout cannot disagree.
-class Sequence::Carver {
-  public:
-    explicit Carver(std::byte* memory) : memory_(memory) {}
-
-    template <typename T>
-    T* take(std::int64_t count) {
-        return reinterpret_cast<T*>(take_bytes(static_cast<std::size_t>(count) * sizeof(T)));
-    }
-    MatrixView<float> matrix(std::int64_t rows, std::int64_t cols) {
-        return {take<float>(rows * cols), rows, cols};
-    }
-    std::byte* take_bytes(std::size_t bytes) {
-        std::byte* piece = memory_ == nullptr ? nullptr : memory_ + used_;
-        constexpr std::size_t mask = device::kBufferAlignment - 1;
-        used_ += (bytes + mask) & ~mask;
-        return piece;
-    }
-    std::size_t used() const { return used_; }
-
-  private:
-    std::byte* memory_;
-    std::size_t used_ = 0;
-};
-
-void Sequence::lay_out_attention(Carver& carver, AttentionLayerState& state) {
-    const std::size_t entry =
-        static_cast<std::size_t>(config_.kv_width()) * cache_bytes(options_.cache);
+void Sequence::lay_out_attention(device::Carver& carver, AttentionLayerState& state) {
+    const std::int64_t values = options_.context * config_.kv_width();
+    const std::size_t size = cache_bytes(options_.cache);
     state.cache.type = options_.cache;
     state.cache.context = options_.context;
-    state.cache.keys = carver.take_bytes(static_cast<std::size_t>(options_.context) * entry);
-    state.cache.values = carver.take_bytes(static_cast<std::size_t>(options_.context) * entry);
+    state.cache.keys = carver.take_bytes(values, size);
+    state.cache.values = carver.take_bytes(values, size);
     state.cache.block_keys =
         carver.take<float>(options_.context / config_.index_ratio * config_.index_dim);
     const std::int64_t raw = std::int64_t{config_.index_ratio - 1} * config_.index_dim;
     state.raw_now = carver.take<float>(raw);
     state.raw_next = carver.take<float>(raw);
-    state.raw_trace = carver.matrix(kWindowRowsMax, config_.index_dim);
+    state.raw_trace = carver.matrix<float>(kWindowRowsMax, config_.index_dim);
 }
 
-void Sequence::lay_out(Carver& carver) {
+void Sequence::lay_out(device::Carver& carver) {
     const std::int64_t memory =
         std::int64_t{config_.delta_value_heads} * config_.delta_head_dim * config_.delta_head_dim;
     const std::int64_t history = (config_.delta_kernel - 1) * config_.delta_channels();
     for (DeltaLayerState& state : delta_) {
         state.now = {carver.take<float>(memory), carver.take<float>(history)};
         state.next = {carver.take<float>(memory), carver.take<float>(history)};
-        state.trace.projected = carver.matrix(kWindowRowsMax, config_.delta_channels());
-        state.trace.convolved = carver.matrix(kWindowRowsMax, config_.delta_channels());
-        state.trace.beta = carver.matrix(kWindowRowsMax, config_.delta_value_heads);
-        state.trace.decay = carver.matrix(kWindowRowsMax, config_.delta_value_heads);
+        state.trace.projected = carver.matrix<float>(kWindowRowsMax, config_.delta_channels());
+        state.trace.convolved = carver.matrix<float>(kWindowRowsMax, config_.delta_channels());
+        state.trace.beta = carver.matrix<float>(kWindowRowsMax, config_.delta_value_heads);
+        state.trace.decay = carver.matrix<float>(kWindowRowsMax, config_.delta_value_heads);
     }
     for (AttentionLayerState& state : attention_) lay_out_attention(carver, state);
     if (config_.ngram.present()) {
         const std::int64_t values = config_.ngram.history_rows() * config_.stream_width();
         ngram_.now = carver.take<float>(values);
         ngram_.next = carver.take<float>(values);
-        ngram_.trace = carver.matrix(kWindowRowsMax, config_.stream_width());
+        ngram_.trace = carver.matrix<float>(kWindowRowsMax, config_.stream_width());
     }
     if (options_.mtp) {
         lay_out_attention(carver, mtp_.attention);
@@ -98,14 +72,13 @@ std::uint64_t Sequence::state_bytes(const Config& config, const SequenceOptions&
     const auto delta = std::count(config.kinds.begin(), config.kinds.end(), LayerKind::delta_net);
     sequence.delta_.resize(static_cast<std::size_t>(delta));
     sequence.attention_.resize(config.kinds.size() - static_cast<std::size_t>(delta));
-    Carver measure(nullptr);
+    device::Carver measure;
     sequence.lay_out(measure);
     return measure.used();
 }
 
 Result<Sequence> Sequence::create(const Config& config, device::Device& device,
                                   const SequenceOptions& options) {
-    constexpr std::int64_t kContextMax = std::int64_t{1} << 31;
     if (options.context < 1 || options.context > kContextMax) {
         return STRATA_ERROR("the context is ", options.context, " tokens, wanted 1 to ",
                             kContextMax);
@@ -126,7 +99,7 @@ Result<Sequence> Sequence::create(const Config& config, device::Device& device,
                             " tokens: ", memory.error().message);
     }
     sequence.memory_ = std::move(memory).value();
-    Carver carver(sequence.memory_.data());
+    device::Carver carver(sequence.memory_.data());
     sequence.lay_out(carver);
     return sequence;
 }

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "device/carver.h"
 #include "device/device.h"
 #include "model/config.h"
 #include "op/table.h"
@@ -89,9 +90,8 @@ class Sequence {
     friend class Target;
     Sequence() = default;
 
-    class Carver;
-    void lay_out(Carver& carver);
-    void lay_out_attention(Carver& carver, AttentionLayerState& state);
+    void lay_out(device::Carver& carver);
+    void lay_out_attention(device::Carver& carver, AttentionLayerState& state);
     using Region = std::function<void(void* data, std::size_t bytes)>;
     void visit_attention(const AttentionLayerState& state, std::int64_t rows,
                          const Region& region) const;

@@ -6,24 +6,11 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "device/carver.h"
 #include "model/ngram_rows.h"
 
 namespace strata::model {
 namespace {
-
-// Pieces of one block, measured first and handed out then by the same code.
-struct WorkspacePieces {
-    std::byte* memory = nullptr;
-    std::size_t used = 0;
-
-    template <typename T>
-    MatrixView<T> matrix(std::int64_t rows, std::int64_t cols) {
-        T* piece = memory == nullptr ? nullptr : reinterpret_cast<T*>(memory + used);
-        constexpr std::size_t mask = device::kBufferAlignment - 1;
-        used += (static_cast<std::size_t>(rows * cols) * sizeof(T) + mask) & ~mask;
-        return {piece, rows, cols};
-    }
-};
 
 // theta^(-2i / rotary width), i < width / 2.
 std::vector<double> inverse_frequencies(const Config& config) {
@@ -60,7 +47,7 @@ Status Target::prepare(std::int64_t rows_max) {
     rows_max_ = rows_max;
     const std::vector<double> frequencies = inverse_frequencies(config_);
     MatrixView<double> device_frequencies;
-    const auto carve = [&](WorkspacePieces& pieces) {
+    const auto carve = [&](device::Carver& pieces) {
         residual_with_waiting_ = pieces.matrix<float>(rows_max + 1, config_.stream_width());
         work_.residual = residual_with_waiting_.rows_from(1, rows_max);
         work_.x = pieces.matrix<float>(rows_max, config_.hidden);
@@ -69,17 +56,17 @@ Status Target::prepare(std::int64_t rows_max) {
         const std::int64_t heads = config_.ngram.present() ? config_.ngram.heads() : 0;
         work_.ngram = pieces.matrix<float>(rows_max, heads * config_.ngram.row_width);
         work_.ngram_rows = pieces.matrix<std::int64_t>(rows_max, heads);
-        work_.tokens = {pieces.matrix<std::int32_t>(1, rows_max + 1).data, rows_max};
+        work_.tokens = pieces.vector<std::int32_t>(rows_max);
         device_logits_ =
             pieces.matrix<float>(std::min(rows_max, kWindowRowsMax), config_.vocabulary);
         device_mean_ = pieces.matrix<float>(rows_max, config_.hidden);
         device_frequencies =
             pieces.matrix<double>(1, static_cast<std::int64_t>(frequencies.size()));
     };
-    WorkspacePieces measure;
+    device::Carver measure;
     carve(measure);
-    STRATA_ASSIGN(memory_, device_->allocate(measure.used));
-    WorkspacePieces pieces{memory_.data()};
+    STRATA_ASSIGN(memory_, device_->allocate(measure.used()));
+    device::Carver pieces(memory_.data());
     carve(pieces);
     device_->upload(*queue_, reinterpret_cast<std::byte*>(device_frequencies.data),
                     std::as_bytes(std::span(frequencies)));

@@ -1,4 +1,5 @@
-// Every tensor of a qwen4exp GGUF file: the only place that spells their names.
+// Every tensor of a qwen4exp GGUF file: name, shape and class, once. Binders and converters look up
+// by these names and list none of their own.
 #pragma once
 
 #include <cstdint>
@@ -52,14 +53,14 @@ struct TensorSpec {
     bool mtp = false;         // in the MTP layer's block
 };
 
-// Names of tensors in block N, of the final mixer, and of the rest.
+// "blk.N." and the suffix.
 std::string block_name(std::int64_t block, std::string_view suffix);
 
 // In the order in which Strata writes them.
 std::vector<TensorSpec> tensor_list(const Config& config);
 
 // What `file` lacks or has in another shape, one sentence each; empty when the model is complete.
-// Only missing tensors where the config could be read: a file of `config`.
+// `config` is what config_from_gguf read of the same file.
 std::vector<std::string> missing_tensors(const Config& config, const gguf::File& file);
 
 }  // namespace strata::model

@@ -42,7 +42,7 @@ struct DflashContextLayer {
 //
 // rms_norm and rope_p are those of sparse_attention.h.
 //
-// Source    dflash2.md 2.1, 2.2 and 10.6; the gains multiply as they are.
+// Source    The DFlash2 draft model; gains multiply as they are.
 // Shapes    features [T, F]: x; fuse [D, F]; norm D; key, value [G*d, D]; key_norm d;
 //           inverse_frequency P; first + T at most 2^31; replaced [T], where given, gets the count
 //           of values that became 0.

@@ -21,7 +21,7 @@ inline constexpr int kDflashCandidatesMax = 64;
 //
 // A row with a logit or score that is not finite ends the walk before it.
 //
-// Source    dflash2.md 2.5, 2.6, 2.8 and 10.4.
+// Source    The candidate selector of the DFlash2 draft model.
 // Shapes    hidden [n, D]; logits [n, N]; token_of_row N, ascending, each in [0, V); projection
 //           [R, D]; predecessor, successor [V, R]; candidates, scores [n, K]; path, confidence n;
 //           1 <= K <= min(N, kDflashCandidatesMax); anchor in [0, V).

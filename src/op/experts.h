@@ -26,15 +26,15 @@ struct ExpertTable {
 // The k routed experts of every row and the shared one.
 //
 //   l = router . x;   p = softmax(l) over all E
-//   T = the k experts of largest l (equal: the lower e);   w_e = p_e / sum of p over T
-//   y = sum over e in T, largest first, of w_e * down_e . (silu(gate_e . x) * (up_e . x))
+//   A = the k experts of largest l (equal: the lower e);   w_e = p_e / sum of p over A
+//   y = sum over e in A, largest first, of w_e * down_e . (silu(gate_e . x) * (up_e . x))
 //     + sigmoid(shared_scale . x) * shared_down . (silu(shared_gate . x) * (shared_up . x))
 //
 // Where renormalize is false, w_e = p_e.
 //
 // Source    model.md 2.7.
 // Shapes    x, y [T, D]; router [E, D]; shared_scale [1, D]; shared_gate, shared_up [FS, D];
-//           shared_down [D, FS]; chosen [T, k] and share [T, k] (each may be empty) get T and w.
+//           shared_down [D, FS]; chosen [T, k] and share [T, k] (each may be empty) get A and w.
 //           1 <= k <= min(E, kExpertsActiveMax); E <= kExpertsMax.
 // Effects   Writes y, chosen, share. Nothing overlaps.
 // Numerics  F32 router logits and sums; Tolerance::projection. Row t is bit-identical whatever T

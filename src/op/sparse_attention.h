@@ -7,6 +7,9 @@
 
 namespace strata::op {
 
+// Rows of a sequence: kernels keep positions in 32 bits.
+inline constexpr std::int64_t kContextMax = INT32_MAX;
+
 enum class CacheType : std::uint8_t { f16, f32 };
 
 // What one sequence keeps of one attention layer. Entries at and past the first row of a call are
@@ -51,7 +54,7 @@ struct AttentionShape {
 // Source    model.md 2.6 and 4.1; gains stored as 1 + w.
 // Shapes    x [T, D], row t at position first + t; query [H*2d, D]; key, value [G*d, D];
 //           out [D, H*d]; index_query [HI*di, D]; index_key [di, D]; inverse_frequency P; y [T, D].
-//           first + T <= cache.context.
+//           first + T <= cache.context <= kContextMax.
 // History   raw_from [ratio-1, di]: raw rows first-ratio+1 .. first-1, oldest first (rows before
 //           the start are not read). raw_to: the same for first + T; may be raw_from's memory.
 //           raw_trace [T, di], where given, gets the raw rows, for ShiftHistory.

@@ -9,7 +9,8 @@ namespace strata::op {
 
 // Starts the residual streams: residual[t, s, :] = table[tokens[t]] for every stream s.
 //
-// Shapes    tokens [T], each in [0, V); table [V, D]; residual [T, S*D]. Effects: writes residual.
+// Shapes    tokens [T], each in [0, V); table [V, D]; residual [T, S*D].
+// Effects   Writes residual. Exact.
 struct Embed {
     VectorView<const std::int32_t> tokens;
     Weight table;
@@ -21,7 +22,9 @@ struct Embed {
 // block_inject[t, s] * block_out[t, :] to each stream where block_out is given (the residual itself
 // is not written).
 //
-// Shapes    residual [T, S*D]; block_out [T, D]; block_inject [T, S]; mean [T, D]. F32.
+// Shapes    residual [T, S*D]; block_out [T, D]; block_inject [T, S]; mean [T, D].
+// Effects   Writes mean. Nothing overlaps.
+// Numerics  F32; Tolerance::rounding. Row t is bit-identical whatever T is.
 struct StreamMean {
     MatrixView<const float> residual;
     MatrixView<const float> block_out;
@@ -32,7 +35,8 @@ struct StreamMean {
 
 // logits[t, :] = weight . hidden[t, :].
 //
-// Shapes    hidden [T, D]; weight [V, D]; logits [T, V]. Effects: writes logits.
+// Shapes    hidden [T, D]; weight [V, D]; logits [T, V].
+// Effects   Writes logits.
 // Numerics  F32 sums; Tolerance::projection. Row t is bit-identical whatever T is.
 struct OutputHead {
     MatrixView<const float> hidden;
@@ -49,6 +53,7 @@ struct OutputHead {
 // Source    model.md 2.9 and 4.5; N(v; w) = v / sqrt(mean(v^2) + eps) * w.
 // Shapes    tokens [T]; table [V, D]; residual, out [T, S*D] (may be the same memory);
 //           fuse [D, 2D]; norm_embedding D; norm_hidden S*D.
+// Effects   Writes out, which may be residual.
 // Numerics  F32 sums; Tolerance::projection. Row t is bit-identical whatever T is.
 struct MtpFuse {
     VectorView<const std::int32_t> tokens;
@@ -66,6 +71,7 @@ struct MtpFuse {
 // (history ++ window[0 .. rows)), n its own row count.
 //
 // Shapes    history [n, C] in place; window [T, C]; 0 <= rows <= T.
+// Effects   Writes history; window does not overlap it. Exact.
 struct ShiftHistory {
     MatrixView<float> history;
     MatrixView<const float> window;

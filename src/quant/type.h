@@ -62,7 +62,7 @@ const TypeInfo* find_type(std::string_view name);  // any case
 
 const TypeInfo& info(Type type);
 
-// The name of a GGUF type id, whether or not this build reads it ("IQ3_S"); "42 (unknown)" for an
+// The name of a GGUF type id, whether or not this build reads it ("IQ1_S"); "99 (unknown)" for an
 // id that is not in the table of names.
 std::string type_name(std::uint32_t gguf_id);
 

@@ -13,7 +13,7 @@ namespace {
 
 using Size = std::optional<std::int64_t>;
 
-// What model::config_from_gguf takes at most; the table's keeps every sum far inside 64 bits.
+// At most what model::config_from_gguf takes; smaller where sums must stay far inside 64 bits.
 constexpr std::int64_t kLayersMax = 4095;
 constexpr std::int64_t kWidthMax = std::int64_t{1} << 20;
 constexpr std::int64_t kHeadsMax = std::int64_t{1} << 10;

@@ -142,6 +142,15 @@ TEST_F(Config, a_factor_of_a_matrix_is_refused_rather_than_left_out) {
     EXPECT_TRUE(names(message, "blk.0.ffn_down_exps.scale")) << message;
 }
 
+TEST_F(Config, a_context_or_a_width_that_no_kernel_takes_is_refused) {
+    const auto context =
+        with_key("qwen4exp.context_length", Value::of<std::uint64_t>(std::uint64_t{1} << 31));
+    EXPECT_TRUE(names(context, "2147483647")) << context;
+    const auto heads =
+        with_key("qwen4exp.attention.key_length", Value::of<std::uint32_t>(1u << 24));
+    EXPECT_FALSE(heads.empty());
+}
+
 TEST_F(Config, each_missing_or_misshapen_tensor_is_named) {
     for (const model::TensorSpec& spec : model::tensor_list(target_->config())) {
         Edit missing;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "op/sparse_attention.h"
 
 namespace strata::dflash {
 namespace {
@@ -14,7 +15,7 @@ constexpr std::string_view kArchitecture = "dflash";
 // Far above every published draft and small enough that products of two cannot wrap.
 constexpr std::uint64_t kLayersMax = 4096;
 constexpr std::uint64_t kWidthMax = std::uint64_t{1} << 24;
-constexpr std::uint64_t kContextMax = std::uint64_t{1} << 31;
+constexpr std::uint64_t kContextMax = op::kContextMax;
 constexpr std::uint64_t kTapsMax = 256;
 
 // Reads keys of the architecture's own prefix.

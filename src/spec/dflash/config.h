@@ -1,4 +1,4 @@
-// The numbers of one DFlash2 draft (dflash2.md 1.2, 3.1 and 10).
+// The numbers of one DFlash2 draft.
 #pragma once
 
 #include <cstdint>

@@ -5,41 +5,27 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "device/carver.h"
 
 namespace strata::dflash {
 namespace {
-
-constexpr std::size_t kAlignMask = device::kBufferAlignment - 1;
 
 std::int64_t slots_of(const Config& config, std::int64_t layer, std::int64_t context) {
     const std::int64_t window = config.layer_window(layer);
     return window == 0 ? context : std::min(context, window + kRingSlack);
 }
 
-// Pieces of one block, measured first and handed out then by the same code.
-struct Pieces {
-    std::byte* memory = nullptr;
-    std::size_t used = 0;
-
-    std::byte* take(std::int64_t count, std::size_t size) {
-        std::byte* piece = memory == nullptr ? nullptr : memory + used;
-        used += (static_cast<std::size_t>(count) * size + kAlignMask) & ~kAlignMask;
-        return piece;
-    }
-};
-
 std::vector<op::DflashCells> carve(const Config& config, const ContextOptions& options,
-                                   Pieces& pieces) {
+                                   device::Carver& pieces) {
     std::vector<op::DflashCells> all;
     const std::size_t size = options.cache == op::CacheType::f16 ? 2 : 4;
     for (std::int64_t l = 0; l < config.layers; ++l) {
         op::DflashCells cells;
         cells.slots = slots_of(config, l, options.context);
         cells.type = options.cache;
-        cells.keys = pieces.take(cells.slots * config.kv_width(), size);
-        cells.values = pieces.take(cells.slots * config.kv_width(), size);
-        const auto position = pieces.take(cells.slots, sizeof(std::int32_t));
-        cells.position = reinterpret_cast<std::int32_t*>(position);
+        cells.keys = pieces.take_bytes(cells.slots * config.kv_width(), size);
+        cells.values = pieces.take_bytes(cells.slots * config.kv_width(), size);
+        cells.position = pieces.take<std::int32_t>(cells.slots);
         all.push_back(cells);
     }
     return all;
@@ -48,9 +34,9 @@ std::vector<op::DflashCells> carve(const Config& config, const ContextOptions& o
 }  // namespace
 
 std::uint64_t Context::bytes(const Config& config, const ContextOptions& options) {
-    Pieces pieces;
+    device::Carver pieces;
     carve(config, options, pieces);
-    return pieces.used;
+    return pieces.used();
 }
 
 Result<Context> Context::create(const Config& config, device::Device& device, device::Queue& queue,
@@ -61,7 +47,7 @@ Result<Context> Context::create(const Config& config, device::Device& device, de
     context.device_ = &device;
     STRATA_ASSIGN(context.memory_,
                   device.allocate(static_cast<std::size_t>(bytes(config, options))));
-    Pieces pieces{context.memory_.data()};
+    device::Carver pieces(context.memory_.data());
     context.cells_ = carve(config, options, pieces);
     context.geometry_ =
         concat("dflash ", config.layers, ' ', config.kv_heads, ' ', config.head_dim, ' ',

@@ -7,32 +7,9 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "device/carver.h"
 
 namespace strata::dflash {
-
-// Pieces of one block, measured first and handed out then by the same code.
-class Drafter::Carver {
-  public:
-    explicit Carver(std::byte* memory = nullptr) : memory_(memory) {}
-
-    std::size_t used() const { return used_; }
-
-    template <typename T>
-    MatrixView<T> matrix(std::int64_t rows, std::int64_t cols) {
-        T* piece = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + used_);
-        constexpr std::size_t kMask = device::kBufferAlignment - 1;
-        used_ += (static_cast<std::size_t>(rows * cols) * sizeof(T) + kMask) & ~kMask;
-        return {piece, rows, cols};
-    }
-    template <typename T>
-    VectorView<T> vector(std::int64_t count) {
-        return {matrix<T>(1, count).data, count};
-    }
-
-  private:
-    std::byte* memory_;
-    std::size_t used_ = 0;
-};
 
 namespace {
 
@@ -84,7 +61,7 @@ Result<std::unique_ptr<Drafter>> Drafter::load(gguf::File file, const model::Tar
 Status Drafter::prepare(std::int64_t rows_max) {
     const std::vector<double> frequencies = inverse_frequencies(config_);
     const std::int64_t guesses = config_.block_size - 1;
-    const auto carve = [&](Carver& carver) {
+    const auto carve = [&](device::Carver& carver) {
         work_.features = carver.matrix<float>(rows_max, config_.feature_width());
         work_.replaced = carver.vector<std::int32_t>(rows_max);
         work_.tokens = carver.vector<std::int32_t>(config_.block_size);
@@ -97,10 +74,10 @@ Status Drafter::prepare(std::int64_t rows_max) {
         work_.walked = carver.vector<std::int32_t>(1);
         work_.frequencies = carver.vector<double>(static_cast<std::int64_t>(frequencies.size()));
     };
-    Carver measure;
+    device::Carver measure;
     carve(measure);
     STRATA_ASSIGN(memory_, device_->allocate(measure.used()));
-    Carver carver(memory_.data());
+    device::Carver carver(memory_.data());
     carve(carver);
     device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.frequencies.data),
                     std::as_bytes(std::span(frequencies)));

@@ -1,4 +1,4 @@
-// The DFlash2 block drafter (dflash2.md 2): committed rows of the target go into a context, and
+// The DFlash2 block drafter: committed rows of the target go into a context, and
 // from it and the last committed token a block of guesses is computed at once.
 #pragma once
 
@@ -81,7 +81,6 @@ class Drafter {
         VectorView<std::int32_t> walked;
         VectorView<double> frequencies;
     };
-    class Carver;
 
     Drafter(gguf::File file, device::Device& device, const op::Table& ops)
         : file_(std::move(file)), device_(&device), ops_(ops) {}
