@@ -18,7 +18,7 @@ class Drafted : public ::testing::Test {
         synth.config = synth::preset("tiny").value();
         synth.output = folder_ / "tiny.gguf";
         EXPECT_TRUE(synth::synthesize(synth).ok());
-        engine_ = Engine::load({.model = synth.output}).value();
+        engine_ = Engine::load({.model = synth.output, .context = 100}).value();
     }
 
     Completion generate(const Drafting& drafting, const GenerateRequest& request) {
