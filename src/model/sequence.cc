@@ -215,7 +215,10 @@ Status Sequence::restore(device::Queue& queue, std::span<const char> saved) {
                             " bytes, wanted ", bytes);
     }
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows));
-    std::memcpy(tokens.data(), saved.data() + wanted.size(), tokens.size() * sizeof(std::int32_t));
+    if (rows > 0) {  // else there is no memory to copy to, which memcpy wants even for no bytes
+        std::memcpy(tokens.data(), saved.data() + wanted.size(),
+                    tokens.size() * sizeof(std::int32_t));
+    }
     for (const std::int32_t token : tokens) {
         if (token < 0 || token >= config_.vocabulary) {
             return STRATA_ERROR("a checkpoint holds token ", token,
