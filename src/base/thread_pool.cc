@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "base/check.h"
 
@@ -10,8 +11,13 @@ namespace strata {
 
 ThreadPool::ThreadPool(int threads) {
     STRATA_CHECK(threads >= 1 && threads <= kThreadsMax);
+    workers_.reserve(static_cast<std::size_t>(threads) - 1);
     for (int thread = 1; thread < threads; ++thread) {
-        workers_.emplace_back([this, thread] { work(thread); });
+        try {
+            workers_.emplace_back([this, thread] { work(thread); });
+        } catch (const std::system_error&) {
+            break;  // what a thread computes does not depend on how many there are
+        }
     }
 }
 

@@ -13,7 +13,7 @@ namespace strata::cli {
 // While one lives, the first of `signals` is noted and the second ends the process. One at a time.
 class Interrupt {
   public:
-    explicit Interrupt(std::initializer_list<int> signals = {SIGINT, SIGTERM});
+    explicit Interrupt(std::initializer_list<int> signals = {SIGINT, SIGTERM, SIGHUP});
     Interrupt(const Interrupt&) = delete;
     Interrupt& operator=(const Interrupt&) = delete;
     ~Interrupt();

@@ -1,6 +1,9 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -80,6 +83,28 @@ TEST(ThreadPool, pools_start_and_stop_whether_or_not_they_worked) {
         EXPECT_EQ(sum, 6);
     }
 }
+
+// Sanitizers map more address space than a limit leaves.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(ThreadPool, a_system_that_starts_no_more_threads_gives_a_smaller_pool) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        // Room for the stacks of a few threads of the many that are asked for.
+        const rlimit limit = {std::size_t{64} << 20, std::size_t{64} << 20};
+        if (::setrlimit(RLIMIT_AS, &limit) != 0) ::_exit(9);
+        ThreadPool pool(64);
+        std::atomic<int> done = 0;
+        pool.parallel_for(64, [&](std::int64_t begin, std::int64_t end, int) {
+            done += static_cast<int>(end - begin);
+        });
+        ::_exit(done == 64 && pool.size() < 64 ? 0 : 1);
+    }
+    ASSERT_GT(child, 0);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+#endif
 
 TEST(ThreadPool, at_least_one_thread_is_available) {
     EXPECT_GE(available_threads(), 1);

@@ -48,7 +48,6 @@ struct Pipe {
     if (options.file_bytes_max) {
         const rlimit limit{*options.file_bytes_max, *options.file_bytes_max};
         ::setrlimit(RLIMIT_FSIZE, &limit);
-        std::signal(SIGXFSZ, SIG_IGN);
     }
     for (const auto& [name, value] : options.environment) {
         ::setenv(name.c_str(), value.c_str(), 1);
