@@ -17,8 +17,8 @@ inline constexpr int kThreadsMax = 256;
 // One parallel_for at a time; calls from inside a body are not allowed.
 class ThreadPool {
   public:
-    // `threads` in [1, kThreadsMax], the calling thread counted in; fewer where the system starts no
-    // more of them.
+    // `threads` in [1, kThreadsMax], the calling thread counted in; fewer where the system starts
+    // no more of them.
     explicit ThreadPool(int threads);
     ThreadPool(const ThreadPool&) = delete;
     ThreadPool& operator=(const ThreadPool&) = delete;
