@@ -24,6 +24,22 @@ enum class PromptForm : std::uint8_t { recurrent, chunked };
 inline constexpr std::int64_t kChunkRowsMax = 4096;
 inline constexpr std::int64_t kWindowMax = 16;
 
+// Where to write what a drafter is trained on: of every token that a session keeps, in the order in
+// which they are run, position and token to PREFIX.idx, the mean of the residual streams after each
+// of `layers` to PREFIX.f16, and where `residual` is set the streams after the last layer to
+// PREFIX.res.
+struct DumpOptions {
+    std::string prefix;  // empty: nothing is written
+    // Counted from 0, ascending. Empty: those that the DFlash2 draft reads; without one five,
+    // spread as default_feature_layers() has them.
+    std::vector<std::int64_t> layers;
+    bool residual = false;
+};
+
+// Five layers of a model of `layers`: round(linspace(5, layers - 3, 5)), and where that does not
+// give five distinct ones, as many as there are to five, spread evenly from the first to the last.
+std::vector<std::int64_t> default_feature_layers(std::int64_t layers);
+
 struct EngineOptions {
     std::string model;         // a GGUF file, a part of a split set, or a folder holding one
     std::string dflash;        // a DFlash2 draft's GGUF file; empty: none
@@ -32,6 +48,7 @@ struct EngineOptions {
     std::int64_t chunk = 512;  // prompt tokens read at a time, 1 to kChunkRowsMax
     CacheKind cache = CacheKind::f16;
     PromptForm prompt_form = PromptForm::recurrent;
+    DumpOptions dump;
 };
 
 // How the next token is taken from the logits, in this order: penalties over the last

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/conversation.h"
+#include "cli/drafting_options.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/model_options.h"
@@ -23,6 +24,7 @@ constexpr std::string_view kHelp =
 struct Chat {
     ModelOptions model;
     SamplingOptions sampling;
+    DraftingOptions drafting;
     std::optional<std::string> system;
     std::optional<std::string> question;
     std::optional<std::int64_t> max_tokens;
@@ -76,11 +78,12 @@ Status converse(Conversation& conversation, const Interrupt& interrupt) {
 }
 
 Status run(const Chat& options) {
-    STRATA_ASSIGN(const auto engine, load(options.model));
+    STRATA_ASSIGN(const auto engine, load(options.model, options.drafting));
     ConversationOptions how;
     how.system = options.system;
     how.thinking = options.thinking;
     how.max_tokens = options.max_tokens.value_or(-1);
+    how.drafting = drafting_of(options.drafting);
     how.sampling = chosen(options.sampling, engine->info().sampling);
     STRATA_ASSIGN(Conversation conversation, Conversation::start(*engine, how));
     const Interrupt interrupt({SIGINT});
@@ -103,6 +106,7 @@ Run add_chat(Options& options) {
     options.integer("-n,--max-tokens", {1, INT64_MAX}, &to->max_tokens,
                     "Tokens of an answer at most (default: until it ends or the context is full)");
     add_sampling_options(options, &to->sampling);
+    add_drafting_options(options, &to->drafting);
     options.check([to]() -> Status {
         if (to->thinking && to->no_thinking) {
             return STRATA_ERROR("both --think and --no-think are given: one of them is wanted");

@@ -7,7 +7,7 @@
 namespace strata::cli {
 
 Result<Conversation> Conversation::start(Engine& engine, ConversationOptions options) {
-    STRATA_ASSIGN(Session session, engine.make_session());
+    STRATA_ASSIGN(Session session, engine.make_session(0, options.drafting));
     return Conversation(engine, std::move(options), std::move(session));
 }
 

@@ -1,6 +1,7 @@
 #include "strata/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/text.h"
@@ -49,6 +50,21 @@ Result<ModelInfo> describe(const model::Target& target) {
 
 }  // namespace
 
+std::vector<std::int64_t> default_feature_layers(std::int64_t layers) {
+    constexpr std::int64_t kTaps = 5;
+    const bool inner = layers - 3 - 5 >= kTaps - 1;
+    const std::int64_t count = std::min(kTaps, layers);
+    const auto first = inner ? 5.0 : 0.0;
+    const auto last = static_cast<double>(inner ? layers - 3 : layers - 1);
+    std::vector<std::int64_t> taps;
+    for (std::int64_t i = 0; i < count; ++i) {
+        const double share =
+            count == 1 ? 0 : static_cast<double>(i) / static_cast<double>(count - 1);
+        taps.push_back(std::llrint(first + (last - first) * share));
+    }
+    return taps;
+}
+
 model::SequenceOptions Engine::Parts::sequence_options(std::int64_t tokens, bool mtp) const {
     return {tokens, options.cache == CacheKind::f16 ? op::CacheType::f16 : op::CacheType::f32, mtp};
 }
@@ -63,24 +79,55 @@ bool Engine::Parts::is_end_token(std::int32_t token) const {
 }
 
 Status Engine::Parts::read_prompt(model::Sequence& sequence, std::span<const std::int32_t> tokens,
-                                  model::StepRequest request, const AfterChunk& after_chunk,
-                                  std::vector<float>* mtp_logits) {
-    const model::LogitRows wanted = request.logits;
-    request.form = prompt_form();
+                                  spec::Follower* follower, std::vector<float>* logits) {
+    const std::int64_t end = sequence.length() + static_cast<std::int64_t>(tokens.size());
     while (!tokens.empty()) {
-        const std::int64_t to_boundary = options.chunk - sequence.length() % options.chunk;
-        const auto rows = std::min(static_cast<std::size_t>(to_boundary), tokens.size());
-        request.tokens = tokens.first(rows);
-        tokens = tokens.subspan(rows);
-        const bool skip = wanted == model::LogitRows::last && !tokens.empty();
-        request.logits = skip ? model::LogitRows::none : wanted;
+        const std::int64_t first = sequence.length();
+        const auto rows = std::min(options.chunk - first % options.chunk, end - first);
+        model::StepRequest request;
+        request.tokens = tokens.first(static_cast<std::size_t>(rows));
+        request.form = prompt_form();
+        tokens = tokens.subspan(static_cast<std::size_t>(rows));
+        const bool wanted = logits != nullptr && tokens.empty();
+        request.logits = wanted ? model::LogitRows::last : model::LogitRows::none;
+        if (follower != nullptr) follower->want({first, rows, end}, request);
         STRATA_ASSIGN(const model::StepResult result, target->step(sequence, request));
-        if (Status status = after_chunk(result); !status.ok()) {
-            target->drop(sequence);
-            return status;
+        if (wanted) {
+            logits->assign(result.logits.data, result.logits.data + result.logits.size());
         }
-        target->commit(sequence, static_cast<std::int64_t>(rows), mtp_logits);
+        if (follower != nullptr) {
+            if (Status kept = follower->keep(first, request.tokens, result); !kept.ok()) {
+                target->drop(sequence);
+                return kept;
+            }
+        }
+        target->commit(sequence, rows);
     }
+    return Ok{};
+}
+
+Status Engine::Parts::open_dump() {
+    DumpOptions& wanted = options.dump;
+    if (wanted.prefix.empty()) return Ok{};
+    if (dflash != nullptr) {
+        const auto& taps = dflash->config().target_layers;
+        if (!wanted.layers.empty() && wanted.layers != taps) {
+            return STRATA_ERROR("other layers than those that ", quote(options.dflash),
+                                " reads were asked for, and beside a draft its own are dumped");
+        }
+        wanted.layers = taps;
+    }
+    if (wanted.layers.empty()) wanted.layers = default_feature_layers(info.layers);
+    for (std::size_t i = 0; i < wanted.layers.size(); ++i) {
+        const std::int64_t layer = wanted.layers[i];
+        if (layer < 0 || layer >= info.layers || (i > 0 && layer <= wanted.layers[i - 1])) {
+            return STRATA_ERROR("layer ", layer,
+                                " is to be dumped, wanted ascending layers of 0 "
+                                "to ",
+                                info.layers - 1);
+        }
+    }
+    STRATA_ASSIGN(dump, FeatureDump::open(wanted, target->config(), info.name));
     return Ok{};
 }
 
@@ -110,6 +157,7 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
                             parts->info.trained_context);
     }
     parts->info.context = parts->context;
+    STRATA_TRY(parts->open_dump());
     parts->load_ms = milliseconds_since(start);
     return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
@@ -180,8 +228,7 @@ Result<Session> Engine::make_session(std::int64_t tokens, const Drafting& drafti
     const bool mtp = drafting.kind == DraftKind::mtp;
     STRATA_ASSIGN(model::Sequence sequence,
                   parts_->target->make_sequence(parts_->sequence_options(room, mtp)));
-    auto state = std::make_unique<Session::State>(
-        Session::State{parts_.get(), std::move(sequence), {}, drafting, nullptr});
+    auto state = std::make_unique<Session::State>(*parts_, std::move(sequence), drafting);
     if (mtp) {
         state->drafter = std::make_unique<spec::MtpDrafter>(
             *parts_->target, state->sequence, static_cast<float>(drafting.confidence_min));

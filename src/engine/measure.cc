@@ -15,6 +15,24 @@ Status check_tokens(std::span<const std::int32_t> tokens, std::size_t least, std
     return Ok{};
 }
 
+// Hands the features of every row on.
+class FeatureSink final : public spec::Follower {
+  public:
+    FeatureSink(std::span<const std::int64_t> layers, const RowSink& sink)
+        : layers_(layers), sink_(sink) {}
+    void want(const spec::StepRows&, model::StepRequest& request) override {
+        request.feature_layers = layers_;
+    }
+    Status keep(std::int64_t, std::span<const std::int32_t>,
+                const model::StepResult& result) override {
+        return sink_({result.features.data, static_cast<std::size_t>(result.features.size())});
+    }
+
+  private:
+    std::span<const std::int64_t> layers_;
+    const RowSink& sink_;
+};
+
 }  // namespace
 
 Status Engine::logits(const LogitsRequest& request, const RowSink& sink) {
@@ -56,12 +74,8 @@ Status Engine::features(std::span<const std::int32_t> tokens, std::span<const st
         return STRATA_ERROR("features of 0 layers were asked for, wanted 1 or more");
     STRATA_ASSIGN(model::Sequence sequence, parts_->target->make_sequence(parts_->sequence_options(
                                                 static_cast<std::int64_t>(tokens.size()), false)));
-    model::StepRequest request;
-    request.logits = model::LogitRows::none;
-    request.feature_layers = layers;
-    return parts_->read_prompt(sequence, tokens, request, [&](const model::StepResult& result) {
-        return sink({result.features.data, static_cast<std::size_t>(result.features.size())});
-    });
+    FeatureSink follower(layers, sink);
+    return parts_->read_prompt(sequence, tokens, &follower, nullptr);
 }
 
 Result<Draft> Engine::draft_mtp(std::span<const std::int32_t> tokens, std::int32_t anchor,
@@ -73,10 +87,7 @@ Result<Draft> Engine::draft_mtp(std::span<const std::int32_t> tokens, std::int32
     }
     STRATA_ASSIGN(model::Sequence sequence,
                   parts_->target->make_sequence(parts_->sequence_options(length + guesses, true)));
-    model::StepRequest request;
-    request.logits = model::LogitRows::none;
-    STRATA_TRY(parts_->read_prompt(sequence, tokens, request,
-                                   [](const model::StepResult&) { return Status(Ok{}); }));
+    STRATA_TRY(parts_->read_prompt(sequence, tokens, nullptr, nullptr));
     STRATA_ASSIGN(model::MtpDraft draft,
                   parts_->target->draft(sequence, anchor, guesses, confidence_min));
     return Draft{std::move(draft.path), std::move(draft.confidence), 0, {}, {}};
@@ -94,14 +105,14 @@ Result<Draft> Engine::draft_dflash(std::span<const std::int32_t> tokens, std::in
     const model::SequenceOptions options = parts_->sequence_options(length, false);
     STRATA_ASSIGN(model::Sequence sequence, parts_->target->make_sequence(options));
     STRATA_ASSIGN(dflash::Context context, drafter.make_context({length, options.cache}));
-    model::StepRequest request;
-    request.logits = model::LogitRows::none;
-    request.feature_layers = drafter.config().target_layers;
-    STRATA_TRY(parts_->read_prompt(sequence, tokens, request,
-                                   [&](const model::StepResult& result) -> Status {
-                                       drafter.inject(context, sequence.length(), result.features);
-                                       return Ok{};
-                                   }));
+    const RowSink inject = [&](std::span<const float> values) -> Status {
+        const std::int64_t width = drafter.config().feature_width();
+        drafter.inject(context, sequence.length(),
+                       {values.data(), static_cast<std::int64_t>(values.size()) / width, width});
+        return Ok{};
+    };
+    FeatureSink follower(drafter.config().target_layers, inject);
+    STRATA_TRY(parts_->read_prompt(sequence, tokens, &follower, nullptr));
     STRATA_ASSIGN(dflash::Guess guess,
                   drafter.draft(context, {length, anchor, all_rows, confidence_min}));
     return Draft{std::move(guess.path), std::move(guess.confidence), guess.width,

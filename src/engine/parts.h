@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "backend/backend.h"
+#include "engine/feature_dump.h"
 #include "engine/text_out.h"
 #include "model/target.h"
 #include "spec/dflash/drafter.h"
@@ -24,6 +25,7 @@ struct Engine::Parts {
     std::unique_ptr<dflash::Drafter> dflash;  // null without a draft
     std::optional<Tokenizer> tokenizer;
     ModelInfo info;
+    std::optional<FeatureDump> dump;
     std::int64_t context = 0;
     double load_ms = 0;
 
@@ -32,16 +34,20 @@ struct Engine::Parts {
     op::DeltaForm prompt_form() const;
     bool is_end_token(std::int32_t token) const;
 
+    // Error: files that cannot be appended to, layers that the model has not.
+    Status open_dump();
+
     // Reads `tokens` into the sequence as a prompt, in chunks that end at multiples of the chunk
-    // size. after_chunk(result) is called before each chunk is committed.
-    using AfterChunk = std::function<Status(const model::StepResult&)>;
+    // size. `follower` may be null; `logits`, where given, becomes those of the last row.
     Status read_prompt(model::Sequence& sequence, std::span<const std::int32_t> tokens,
-                       model::StepRequest request, const AfterChunk& after_chunk,
-                       std::vector<float>* mtp_logits = nullptr);
+                       spec::Follower* follower, std::vector<float>* logits);
 };
 
-struct Session::State {
-    Engine::Parts* parts = nullptr;
+struct Session::State final : spec::Follower {
+    State(Engine::Parts& owner, model::Sequence empty, const Drafting& how)
+        : parts(owner), sequence(std::move(empty)), drafting(how) {}
+
+    Engine::Parts& parts;
     model::Sequence sequence;
     // Of the token after those committed; empty when they are not known.
     std::vector<float> next_logits;
@@ -56,7 +62,10 @@ struct Session::State {
     // Verify windows from the last token of `text` on until `take` says that the text ends.
     Status run_rounds(const GenerateRequest& request, const std::vector<std::int32_t>& text,
                       const spec::Take& take, Completion& completion);
-    void keep_logits(const model::StepResult& result);
+
+    void want(const spec::StepRows& rows, model::StepRequest& request) override;
+    Status keep(std::int64_t first, std::span<const std::int32_t> tokens,
+                const model::StepResult& result) override;
 };
 
 inline double milliseconds_since(std::chrono::steady_clock::time_point start) {

@@ -27,7 +27,7 @@ Status Session::State::check_request(const GenerateRequest& request) const {
         return STRATA_ERROR(request.max_tokens,
                             " tokens were asked for, wanted -1 for no limit or at least 0");
     }
-    const std::int64_t vocabulary = parts->info.vocabulary;
+    const std::int64_t vocabulary = parts.info.vocabulary;
     for (const std::int32_t token : request.prompt) {
         if (token < 0 || token >= vocabulary) {
             return STRATA_ERROR("token ", token, " is outside the vocabulary, wanted 0 to ",
@@ -40,22 +40,22 @@ Status Session::State::check_request(const GenerateRequest& request) const {
 Status Session::State::read(std::span<const std::int32_t> prompt, Completion& completion) {
     const auto start = std::chrono::steady_clock::now();
     const bool logits_lost = prompt.size() == sequence.tokens().size() && next_logits.empty();
-    if (!begins_with(prompt, sequence.tokens()) || logits_lost) parts->target->reset(sequence);
+    if (!begins_with(prompt, sequence.tokens()) || logits_lost) parts.target->reset(sequence);
     const auto rest = prompt.subspan(sequence.tokens().size());
-    model::StepRequest request;
-    request.logits = model::LogitRows::last;
-    STRATA_TRY(parts->read_prompt(sequence, rest, request, [&](const model::StepResult& result) {
-        keep_logits(result);
-        return Status(Ok{});
-    }));
+    STRATA_TRY(parts.read_prompt(sequence, rest, this, &next_logits));
     completion.prompt_tokens = static_cast<std::int64_t>(prompt.size());
     completion.timings.prompt_tokens = static_cast<std::int64_t>(rest.size());
     completion.timings.prompt_ms = milliseconds_since(start);
     return Ok{};
 }
 
-void Session::State::keep_logits(const model::StepResult& result) {
-    next_logits.assign(result.logits.data, result.logits.data + result.logits.size());
+void Session::State::want(const spec::StepRows&, model::StepRequest& request) {
+    if (parts.dump) parts.dump->want(request);
+}
+
+Status Session::State::keep(std::int64_t first, std::span<const std::int32_t> tokens,
+                            const model::StepResult& result) {
+    return parts.dump ? parts.dump->append(first, tokens, result) : Status(Ok{});
 }
 
 Status Session::State::run_rounds(const GenerateRequest& request,
@@ -71,8 +71,8 @@ Status Session::State::run_rounds(const GenerateRequest& request,
             rows = std::min(rows, request.max_tokens - generated);
         }
         STRATA_ASSIGN(const spec::RoundResult round,
-                      spec::run_round(*parts->target, sequence, drafter.get(), text, rows, take,
-                                      next_logits));
+                      spec::run_round({*parts.target, sequence, drafter.get(), this}, text, rows,
+                                      take, next_logits));
         ended = round.ended;
         ++counts.windows;
         counts.drafted += round.rows - 1;
@@ -99,7 +99,7 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
         completion.tokens.push_back(token);
         text.push_back(token);
         completion.finish = Finish::stop;
-        if (!request.ignore_end_tokens && parts->is_end_token(token)) return true;
+        if (!request.ignore_end_tokens && parts.is_end_token(token)) return true;
         if (!out.push(token)) return true;
         completion.finish = Finish::length;
         return static_cast<std::int64_t>(completion.tokens.size()) == request.max_tokens;
@@ -126,10 +126,10 @@ Result<Completion> Session::generate(const GenerateRequest& request, const TextS
         STRATA_ASSIGN(stops, StopMatcher::create(request.stops));
     }
     Completion completion;
-    completion.timings.load_ms = state_->parts->load_ms;
+    completion.timings.load_ms = state_->parts.load_ms;
     STRATA_TRY(state_->read(request.prompt, completion));
     const auto start = std::chrono::steady_clock::now();
-    TextOut out(state_->parts->tokenizer, std::move(stops), sink, completion.text);
+    TextOut out(state_->parts.tokenizer, std::move(stops), sink, completion.text);
     STRATA_TRY(state_->decode(request, out, completion));
     out.finish();
     if (out.cancelled()) completion.finish = Finish::cancelled;
@@ -142,12 +142,12 @@ std::string Session::save() const {
     const std::uint64_t count = state_->next_logits.size();
     std::string saved(reinterpret_cast<const char*>(&count), sizeof(count));
     saved.append(reinterpret_cast<const char*>(state_->next_logits.data()), count * sizeof(float));
-    return saved + state_->parts->target->save(state_->sequence);
+    return saved + state_->parts.target->save(state_->sequence);
 }
 
 Status Session::restore(std::string_view saved) {
     std::uint64_t count = 0;
-    const auto vocabulary = static_cast<std::uint64_t>(state_->parts->info.vocabulary);
+    const auto vocabulary = static_cast<std::uint64_t>(state_->parts.info.vocabulary);
     if (saved.size() >= sizeof(count)) std::memcpy(&count, saved.data(), sizeof(count));
     const bool sane = saved.size() >= sizeof(count) && (count == 0 || count == vocabulary) &&
                       (saved.size() - sizeof(count)) / sizeof(float) >= count;
@@ -157,8 +157,8 @@ Status Session::restore(std::string_view saved) {
     }
     std::vector<float> logits(count);
     std::memcpy(logits.data(), saved.data() + sizeof(count), count * sizeof(float));
-    STRATA_TRY(state_->parts->target->restore(state_->sequence,
-                                              saved.substr(sizeof(count) + count * sizeof(float))));
+    STRATA_TRY(state_->parts.target->restore(state_->sequence,
+                                             saved.substr(sizeof(count) + count * sizeof(float))));
     state_->next_logits = std::move(logits);
     return Ok{};
 }

@@ -130,8 +130,9 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     run_layers(sequence, pass, request);
 
     logits_.clear();
-    const bool mtp = sequence.options().mtp;
-    if (request.logits != LogitRows::none || mtp) pass.mix(weights_.mixer);
+    const bool whole = request.residual || sequence.options().mtp;
+    if (request.logits != LogitRows::none || whole) pass.mix(weights_.mixer);
+    take_residual(request.residual ? rows : 0);
     if (request.logits != LogitRows::none) {
         const std::int64_t from = request.logits == LogitRows::all ? 0 : rows - 1;
         take_logits(pass, from, rows - from, logits_);
@@ -143,7 +144,8 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     return StepResult{
         {logits_.data(), static_cast<std::int64_t>(logits_.size()) / config_.vocabulary,
          config_.vocabulary},
-        {features_.data(), layers == 0 ? 0 : rows, layers * config_.hidden}};
+        {features_.data(), layers == 0 ? 0 : rows, layers * config_.hidden},
+        {residual_.data(), request.residual ? rows : 0, config_.stream_width()}};
 }
 
 void Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& request) {
@@ -182,6 +184,13 @@ void Target::take_feature(Forward& pass, std::int64_t index, std::int64_t rows,
         std::copy_n(mean_.begin() + r * config_.hidden, config_.hidden,
                     features_.begin() + (r * layers + index) * config_.hidden);
     }
+}
+
+void Target::take_residual(std::int64_t rows) {
+    residual_.resize(static_cast<std::size_t>(rows * config_.stream_width()));
+    if (rows == 0) return;
+    device_->download(*queue_, std::as_writable_bytes(std::span(residual_)),
+                      reinterpret_cast<const std::byte*>(work_.residual.data));
 }
 
 void Target::take_logits(Forward& pass, std::int64_t from, std::int64_t rows,

@@ -26,12 +26,15 @@ struct StepRequest {
     LogitRows logits = LogitRows::last;
     // Layers after which the mean of the streams is wanted.
     std::span<const std::int64_t> feature_layers;
+    // The residual streams after the last layer are wanted.
+    bool residual = false;
 };
 
 // In host memory that belongs to the target and is valid until its next call.
 struct StepResult {
     MatrixView<const float> logits;    // [0, 1 or T, V]
     MatrixView<const float> features;  // [T, layers * D], the layers of a row one after another
+    MatrixView<const float> residual;  // [0 or T, S*D]
 };
 
 // One greedy chain of the MTP layer.
@@ -89,6 +92,7 @@ class Target {
     Forward forward(const Workspace& work, std::int64_t first);
     void run_layers(Sequence& sequence, Forward& pass, const StepRequest& request);
     void take_feature(Forward& pass, std::int64_t index, std::int64_t rows, std::int64_t layers);
+    void take_residual(std::int64_t rows);
     // Appends the logits of rows from .. from+rows-1 of the pass's x to `out`.
     void take_logits(Forward& pass, std::int64_t from, std::int64_t rows, std::vector<float>& out);
     void run_mtp_cells(Sequence& sequence, std::int64_t rows, std::vector<float>* logits);
@@ -113,6 +117,7 @@ class Target {
     std::vector<float> logits_;
     std::vector<float> features_;
     std::vector<float> mean_;
+    std::vector<float> residual_;
 };
 
 }  // namespace strata::model

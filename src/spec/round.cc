@@ -35,15 +35,15 @@ Result<std::int64_t> take_rows(const model::StepResult& result,
 
 }  // namespace
 
-Result<RoundResult> run_round(model::Target& target, model::Sequence& sequence, Drafter* drafter,
-                              const std::vector<std::int32_t>& text, std::int64_t rows,
-                              const Take& take, std::vector<float>& logits) {
+Result<RoundResult> run_round(const RoundParts& parts, const std::vector<std::int32_t>& text,
+                              std::int64_t rows, const Take& take, std::vector<float>& logits) {
+    model::Sequence& sequence = parts.sequence;
     STRATA_CHECK(static_cast<std::int64_t>(text.size()) == sequence.length() + 1);
     STRATA_CHECK(rows >= 1);
     const Clock::time_point start = Clock::now();
     std::vector<std::int32_t> guesses;
-    if (drafter != nullptr && rows > 1) {
-        STRATA_TRY(drafter->guess(text, rows - 1, guesses));
+    if (parts.drafter != nullptr && rows > 1) {
+        STRATA_TRY(parts.drafter->guess(text, rows - 1, guesses));
         STRATA_CHECK(static_cast<std::int64_t>(guesses.size()) < rows);
     }
     std::vector<std::int32_t> window = {text.back()};
@@ -54,17 +54,26 @@ Result<RoundResult> run_round(model::Target& target, model::Sequence& sequence, 
     request.tokens = window;
     request.window = true;
     request.logits = model::LogitRows::all;
-    STRATA_ASSIGN(const model::StepResult result, target.step(sequence, request));
     RoundResult round;
     round.rows = static_cast<std::int64_t>(window.size());
+    const std::int64_t first = sequence.length();
+    if (parts.follower != nullptr) {
+        parts.follower->want({first, round.rows, first + round.rows}, request);
+    }
+    STRATA_ASSIGN(const model::StepResult result, parts.target.step(sequence, request));
     const Result<std::int64_t> taken = take_rows(result, window, text, take, round);
-    if (!taken.ok()) {
-        target.drop(sequence);
-        return taken.error();
+    Status kept = taken.ok() ? Status(Ok{}) : Status(taken.error());
+    if (kept.ok() && parts.follower != nullptr) {
+        const auto tokens = std::span(window).first(static_cast<std::size_t>(*taken));
+        kept = parts.follower->keep(first, tokens, result);
+    }
+    if (!kept.ok()) {
+        parts.target.drop(sequence);
+        return kept.error();
     }
     const float* last = result.logits.row(*taken - 1);
     logits.assign(last, last + result.logits.cols);
-    target.commit(sequence, *taken);
+    parts.target.commit(sequence, *taken);
     round.draft_ms = milliseconds(drafted - start);
     round.verify_ms = milliseconds(Clock::now() - drafted);
     return round;

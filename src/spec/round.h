@@ -8,6 +8,7 @@
 
 #include "model/target.h"
 #include "spec/drafter.h"
+#include "spec/follower.h"
 
 namespace strata::spec {
 
@@ -25,13 +26,20 @@ struct RoundResult {
     double verify_ms = 0;
 };
 
+// What rounds run on. Drafter and follower may be null.
+struct RoundParts {
+    model::Target& target;
+    model::Sequence& sequence;
+    Drafter* drafter = nullptr;
+    Follower* follower = nullptr;
+};
+
 // `text` ends with a token that the sequence does not hold yet, after all those that it holds;
 // `take` appends to it. Runs that token and the guesses in one window of at most `rows` rows, and
 // commits the rows whose logits were taken: afterwards the sequence again holds all of the text but
-// its last token, and `logits` is what that token was taken from. `drafter` may be null. Errors:
-// those of the target, the drafter and `take`; the window is then dropped.
-Result<RoundResult> run_round(model::Target& target, model::Sequence& sequence, Drafter* drafter,
-                              const std::vector<std::int32_t>& text, std::int64_t rows,
-                              const Take& take, std::vector<float>& logits);
+// its last token, and `logits` is what that token was taken from. Errors: those of the target, the
+// drafter, the follower and `take`; the window is then dropped.
+Result<RoundResult> run_round(const RoundParts& parts, const std::vector<std::int32_t>& text,
+                              std::int64_t rows, const Take& take, std::vector<float>& logits);
 
 }  // namespace strata::spec

@@ -93,7 +93,7 @@ Generated generate(TinyTarget& target, const Sampling& sampling, std::int64_t ro
     bool ended = false;
     while (!ended) {
         const auto round =
-            spec::run_round(*target, sequence, drafter.get(), out.text, rows, take, next);
+            spec::run_round({*target, sequence, drafter.get()}, out.text, rows, take, next);
         EXPECT_TRUE(round.ok());
         if (!round.ok()) break;
         ended = round->ended;
@@ -170,7 +170,7 @@ TEST(Rounds, an_error_while_taking_leaves_the_sequence_as_it_was) {
     const std::string before = target->save(sequence);
     std::vector<float> logits;
     const auto round = spec::run_round(
-        *target, sequence, nullptr, text, 1,
+        {*target, sequence}, text, 1,
         [](std::span<const float>) -> Result<bool> { return Error{"no"}; }, logits);
     EXPECT_FALSE(round.ok());
     EXPECT_EQ(target->save(sequence), before);

@@ -1,0 +1,33 @@
+// Options of every command that generates: who guesses tokens ahead, and what is written down for
+// training those who guess.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/model_options.h"
+#include "cli/options.h"
+#include "strata/engine.h"
+
+namespace strata::cli {
+
+struct DraftingOptions {
+    std::string draft = "auto";
+    std::int64_t rows = Drafting{}.rows;
+    std::optional<double> confidence_min;
+    std::optional<std::string> dump;
+    std::optional<std::vector<std::int32_t>> dump_layers;
+    bool dump_residual = false;
+};
+
+void add_drafting_options(Options& options, DraftingOptions* to);
+
+// The engine that both kinds of options describe. Errors: as Engine::load, and a model's file where
+// features are to be written.
+Result<std::unique_ptr<Engine>> load(const ModelOptions& model, const DraftingOptions& drafting);
+
+Drafting drafting_of(const DraftingOptions& options);
+
+}  // namespace strata::cli

@@ -1,0 +1,123 @@
+#include "engine/feature_dump.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "base/mapped_file.h"
+#include "base/output_file.h"
+#include "base/text.h"
+#include "quant/half.h"
+
+namespace strata {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "numbers are written as they lie");
+
+constexpr std::uint64_t kIndexBytes = 2 * sizeof(std::int32_t);
+constexpr float kHalfMax = 65504;
+
+// What is too large for a half becomes the largest one: training is not stopped by an infinity.
+std::vector<std::uint16_t> halves(const float* values, std::int64_t count) {
+    std::vector<std::uint16_t> out(static_cast<std::size_t>(count));
+    std::transform(values, values + count, out.begin(), [](float value) {
+        return quant::f32_to_f16(std::isnan(value) ? value
+                                                   : std::clamp(value, -kHalfMax, kHalfMax));
+    });
+    return out;
+}
+
+std::string kind_text(const DumpOptions& dump, const model::Config& config,
+                      const std::string& model_name) {
+    std::string layers;
+    for (const std::int64_t layer : dump.layers) {
+        layers += concat(layers.empty() ? "" : ",", layer);
+    }
+    std::string name;
+    for (const char c : model_name) {
+        if (c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 0x20) name += c;
+    }
+    return concat("{\"model\":\"", name, "\",\"vocabulary\":", config.vocabulary,
+                  ",\"hidden\":", config.hidden, ",\"streams\":", config.streams, ",\"layers\":[",
+                  layers, "],\"residual\":", dump.residual ? "true" : "false", "}");
+}
+
+}  // namespace
+
+Status FeatureDump::check_kind(const std::string& path, const std::string& kind) const {
+    if (index_.size() == 0 && features_.size() == 0) {
+        STRATA_ASSIGN(OutputFile file, OutputFile::create(path));
+        STRATA_TRY(file.write(kind + '\n'));
+        return file.commit();
+    }
+    STRATA_ASSIGN(const MappedFile file, MappedFile::open(path));
+    const auto bytes = file.bytes();
+    std::string_view found(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (found.ends_with('\n')) found.remove_suffix(1);
+    if (found == kind) return Ok{};
+    return STRATA_ERROR(quote(path), " says that ", quote(features_.path()), " holds rows of ",
+                        quote(found), ", and rows of ", quote(kind),
+                        " are to be added: another prefix is wanted");
+}
+
+// Rows whose writing was cut short by the end of the process are dropped.
+Status FeatureDump::cut_to_whole_rows(std::uint64_t feature_bytes, std::uint64_t residual_bytes) {
+    std::uint64_t rows = std::min(index_.size() / kIndexBytes, features_.size() / feature_bytes);
+    if (residual_) rows = std::min(rows, residual_->size() / residual_bytes);
+    STRATA_TRY(index_.truncate(rows * kIndexBytes));
+    STRATA_TRY(features_.truncate(rows * feature_bytes));
+    return residual_ ? residual_->truncate(rows * residual_bytes) : Status(Ok{});
+}
+
+Result<FeatureDump> FeatureDump::open(const DumpOptions& dump, const model::Config& config,
+                                      const std::string& model_name) {
+    STRATA_CHECK(!dump.layers.empty());
+    STRATA_ASSIGN(AppendFile index, AppendFile::open(dump.prefix + ".idx"));
+    STRATA_ASSIGN(AppendFile features, AppendFile::open(dump.prefix + ".f16"));
+    FeatureDump out(std::move(index), std::move(features));
+    out.layers_ = dump.layers;
+    if (dump.residual) {
+        STRATA_ASSIGN(out.residual_, AppendFile::open(dump.prefix + ".res"));
+    }
+    STRATA_TRY(out.check_kind(dump.prefix + ".json", kind_text(dump, config, model_name)));
+    const auto hidden_bytes = static_cast<std::uint64_t>(config.hidden) * sizeof(std::uint16_t);
+    STRATA_TRY(out.cut_to_whole_rows(hidden_bytes * dump.layers.size(),
+                                     hidden_bytes * static_cast<std::uint64_t>(config.streams)));
+    return out;
+}
+
+void FeatureDump::want(model::StepRequest& request) const {
+    request.feature_layers = layers_;
+    request.residual = residual();
+}
+
+Status FeatureDump::append(std::int64_t first, std::span<const std::int32_t> tokens,
+                           const model::StepResult& result) {
+    const auto rows = static_cast<std::int64_t>(tokens.size());
+    STRATA_CHECK(rows <= result.features.rows);
+    std::vector<std::array<std::int32_t, 2>> index;
+    for (const std::int32_t token : tokens) {
+        index.push_back({static_cast<std::int32_t>(first++), token});
+    }
+    const auto features = halves(result.features.data, rows * result.features.cols);
+    const std::uint64_t index_before = index_.size();
+    const std::uint64_t features_before = features_.size();
+    STRATA_TRY(index_.append(std::as_bytes(std::span(index))));
+    if (Status status = features_.append(std::as_bytes(std::span(features))); !status.ok()) {
+        STRATA_TRY(index_.truncate(index_before));
+        return status;
+    }
+    if (!residual_) return Ok{};
+    const auto residual = halves(result.residual.data, rows * result.residual.cols);
+    if (Status status = residual_->append(std::as_bytes(std::span(residual))); !status.ok()) {
+        STRATA_TRY(index_.truncate(index_before));
+        STRATA_TRY(features_.truncate(features_before));
+        return status;
+    }
+    return Ok{};
+}
+
+}  // namespace strata
