@@ -1,7 +1,6 @@
 #include "convert/quantize.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -10,6 +9,7 @@
 
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "convert/rewrite.h"
 #include "gguf/reader.h"
 #include "gguf/writer.h"
 #include "model/config.h"
@@ -31,17 +31,6 @@ struct Plan {
     std::uint64_t rows() const { return from->elements() / width(); }
     std::uint64_t bytes() const { return rows() * row_bytes; }
 };
-
-Status check_output(const gguf::File& file, const std::string& output) {
-    for (const std::string& path : file.paths()) {
-        std::error_code unequal;
-        if (path == output || std::filesystem::equivalent(path, output, unequal)) {
-            return STRATA_ERROR("output ", quote(output), " is a file of the input ",
-                                quote(file.path()), ": another name is wanted");
-        }
-    }
-    return Ok{};
-}
 
 using Specs = std::unordered_map<std::string, model::TensorSpec>;
 
@@ -85,10 +74,7 @@ Result<std::vector<Plan>> make_plans(const TypeChoice& types, const gguf::File& 
 }
 
 void set_metadata(const gguf::File& file, quant::Type type, gguf::Writer& writer) {
-    for (const auto& [key, value] : file.metadata()) {
-        const bool of_the_container = key == "general.alignment" || key.starts_with("split.");
-        if (!of_the_container) writer.set(key, value);
-    }
+    copy_metadata(file, writer);
     writer.set("general.file_type", gguf::Value::of(file_type(type)));
     writer.set("general.quantization_version", gguf::Value::of(kQuantizationVersion));
 }
@@ -171,7 +157,7 @@ class Work {
 
 Status quantize(const QuantizeOptions& options) {
     STRATA_ASSIGN(const gguf::File file, gguf::File::open(options.input));
-    STRATA_TRY(check_output(file, options.output));
+    STRATA_TRY(check_not_input(file, options.output));
     gguf::Writer writer;
     set_metadata(file, options.types.type, writer);
     STRATA_ASSIGN(const std::vector<Plan> plans, make_plans(options.types, file, writer));

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "convert/draft_head.h"
 #include "convert/inspect.h"
 #include "convert/quantize.h"
 #include "strata/convert.h"
@@ -43,6 +44,21 @@ Status quantize_model(const QuantizeRequest& request, const ConvertProgress& pro
         };
     }
     return convert::quantize(options);
+}
+
+Status add_draft_head(const DraftHeadRequest& request, const ConvertProgress& progress) {
+    convert::DraftHeadOptions options;
+    options.draft = request.draft;
+    options.target = request.target;
+    options.output = request.output;
+    options.vocabulary = request.vocabulary;
+    STRATA_ASSIGN(options.type, convert::parse_type(request.type));
+    if (progress) {
+        options.progress = [&progress](std::uint64_t done, std::uint64_t total) {
+            return progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));
+        };
+    }
+    return convert::add_draft_head(options);
 }
 
 Result<std::string> inspect_file(const InspectRequest& request) {

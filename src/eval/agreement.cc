@@ -3,8 +3,8 @@
 
 #include "base/text.h"
 #include "eval/row.h"
-#include "eval/same_tokenizer.h"
 #include "eval/windows.h"
+#include "gguf/same_tokenizer.h"
 
 namespace strata {
 namespace {
@@ -69,10 +69,16 @@ Result<std::unique_ptr<Engine>> load_other(const AgreementRequest& request, cons
     return against;
 }
 
+Status check_same_text(const AgreementRequest& request) {
+    STRATA_ASSIGN(const gguf::File file, gguf::File::open(request.model.model));
+    STRATA_ASSIGN(const gguf::File against, gguf::File::open(request.against));
+    return gguf::check_same_tokenizer(file, against);
+}
+
 }  // namespace
 
 Result<Agreement> agreement(const AgreementRequest& request, const EvalProgress& progress) {
-    STRATA_TRY(eval::check_same_tokenizer(request.model.model, request.against));
+    STRATA_TRY(check_same_text(request));
     STRATA_ASSIGN(const auto engine, Engine::load(request.model));
     STRATA_ASSIGN(const auto against, load_other(request, *engine));
     STRATA_ASSIGN(const eval::Text text, eval::Text::create(*engine, request.text, request.window));

@@ -1,0 +1,33 @@
+// A DFlash2 draft with an embedding and a head of its own, so that it needs none of its target's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "quant/type.h"
+
+namespace strata::convert {
+
+struct DraftHeadOptions {
+    std::string draft;  // each as gguf::File::open takes it
+    std::string target;
+    std::string output;
+    quant::Type type = quant::Type::q8_0;  // of the head
+    // The tokens that the draft can propose, in any order; empty: all.
+    std::vector<std::int32_t> vocabulary;
+    // After every piece: bytes written, bytes in all. False ends the work.
+    std::function<bool(std::uint64_t done, std::uint64_t total)> progress;
+};
+
+// The draft's tensors as they are, the target's embedding as it is, and the rows of its head that
+// `vocabulary` names, with the map d2t from row to token where it names any. An embedding, a head
+// and a map that the draft has already are replaced. A draft without a tokenizer gets the target's.
+// Errors: a file that cannot be read or is not what it should be, a draft of another target, tokens
+// that are outside the vocabulary, repeated or fewer than the selector chooses from, a type that
+// the head's rows cannot be written in, an unwritable output, the caller wants no more.
+Status add_draft_head(const DraftHeadOptions& options);
+
+}  // namespace strata::convert
