@@ -106,14 +106,21 @@ struct Completion {
 enum class DraftKind : std::uint8_t {
     none,
     suffix,  // what followed the last time that the text ended like this
-    mtp      // the model's own multi-token-prediction layer
+    mtp,     // the model's own multi-token-prediction layer
+    dflash   // the DFlash2 draft that the engine loaded
 };
+
+// Below it a DFlash2 guess costs more than it gives.
+inline constexpr double kDflashConfidenceMin = 0.5;
 
 struct Drafting {
     DraftKind kind = DraftKind::none;
-    // Of a verify window: the last token and rows-1 guesses; 2 to kWindowMax.
-    std::int64_t rows = 4;
-    double confidence_min = 0;  // an MTP draft ends before the first guess below it
+    // Of a verify window: the last token and rows-1 guesses; 2 to kWindowMax. 0: as many as the
+    // draft's block has, and 4 of other drafters.
+    std::int64_t rows = 0;
+    // A draft ends before the first guess below it, 0 to 1; unless given kDflashConfidenceMin of a
+    // DFlash2 draft and 0 of others.
+    std::optional<double> confidence_min;
 };
 
 struct GenerateRequest {
@@ -203,7 +210,7 @@ class Engine {
                                                 bool answer_ended) const;
 
     // An empty session with room for `tokens` tokens, at most the context; 0: the whole context.
-    // Errors: no memory, drafting out of range, MTP drafting of a model without the layer.
+    // Errors: no memory, drafting out of range, a drafter that the engine does not have.
     Result<Session> make_session(std::int64_t tokens = 0, const Drafting& drafting = {});
 
     // Teacher-forced logits of every position ([n, vocabulary] in all; [n-1, vocabulary] for the
@@ -246,7 +253,8 @@ class Session {
     // The tokens that the state stands for.
     std::span<const std::int32_t> tokens() const;
 
-    // The state as bytes, and back. Error: bytes of another model or other options.
+    // The state as bytes, and back: what the drafter remembers too, where the session that gets it
+    // back has the same drafter. Error: bytes of another model or other options.
     std::string save() const;
     Status restore(std::string_view saved);
 

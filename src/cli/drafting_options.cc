@@ -6,11 +6,32 @@
 namespace strata::cli {
 namespace {
 
-Status check_options(const DraftingOptions& options) {
+Status check_kind(const DraftingOptions& options) {
+    if (options.draft == "dflash" && !options.dflash) {
+        return STRATA_ERROR("--draft dflash is given without a draft: --dflash FILE is wanted");
+    }
+    for (const char* kind : {"none", "auto", "suffix", "mtp", "dflash"}) {
+        if (options.draft == kind) return Ok{};
+    }
+    return STRATA_ERROR("--draft is ", quote(options.draft),
+                        ", and none, suffix, mtp, dflash or auto is wanted");
+}
+
+Status check_window(const DraftingOptions& options) {
+    const bool named = options.draft != "none" && options.draft != "auto";
+    if (options.rows.value_or(2) < 2 && (options.dflash || named)) {
+        return STRATA_ERROR(options.dflash ? "--dflash" : "--draft", " is given with --spec ",
+                            *options.rows, ", which leaves no row for a guess: --spec 2 to ",
+                            kWindowMax, " is wanted, or none of the two");
+    }
     const double least = options.confidence_min.value_or(0);
     if (!(least >= 0 && least <= 1)) {
         return STRATA_ERROR("--spec-min-p is ", least, ", and 0 to 1 is wanted");
     }
+    return Ok{};
+}
+
+Status check_dump(const DraftingOptions& options) {
     if (!options.dump && (options.dump_layers || options.dump_residual)) {
         return STRATA_ERROR(options.dump_layers ? "--dump-layers" : "--dump-residual",
                             " is given without --dump-features: where to write is wanted");
@@ -18,11 +39,7 @@ Status check_options(const DraftingOptions& options) {
     if (options.dump && options.dump->empty()) {
         return STRATA_ERROR("--dump-features is empty, and the start of a file name is wanted");
     }
-    for (const char* kind : {"none", "auto", "suffix", "mtp"}) {
-        if (options.draft == kind) return Ok{};
-    }
-    return STRATA_ERROR("--draft is ", quote(options.draft),
-                        ", and none, suffix, mtp or auto is wanted");
+    return Ok{};
 }
 
 void add_dump_options(Options& options, DraftingOptions* to) {
@@ -46,19 +63,32 @@ void add_drafting_options(Options& options, DraftingOptions* to) {
         "--draft", "KIND", &to->draft,
         "Who guesses tokens ahead, which the model then verifies; the text stays the same: "
         "none; suffix: what followed the last time that the text ended like this; mtp: "
-        "the model's own MTP layer; auto: none in this version (default: auto)");
-    options.integer("--spec", {2, kWindowMax}, &to->rows,
-                    concat("Rows of a verify window, 2 to ", kWindowMax,
-                           ": the last token and one row a guess (default: ", to->rows, ")"));
+        "the model's own MTP layer; dflash: the DFlash2 draft of --dflash; auto: that draft where "
+        "one is given, else none (default: auto)");
+    options.text("--dflash", "FILE", &to->dflash,
+                 "A DFlash2 draft for this model: a GGUF file, as convert makes them");
+    options.integer("--spec", {1, kWindowMax}, &to->rows,
+                    concat("Rows of a verify window, 1 to ", kWindowMax,
+                           ": the last token and one row a guess (default: the block size of a "
+                           "DFlash2 draft, 4 of other drafters)"));
     options.real("--spec-min-p", &to->confidence_min,
-                 "An MTP draft ends before the first guess whose confidence is below this, 0 to 1 "
-                 "(default: 0)");
+                 concat("A draft ends before the first guess whose confidence is below this, 0 to "
+                        "1 (default: ",
+                        kDflashConfidenceMin,
+                        " of a DFlash2 draft, 0 of the MTP "
+                        "layer)"));
     add_dump_options(options, to);
-    options.check([to] { return check_options(*to); });
+    options.check([to] { return check_kind(*to); });
+    options.check([to] { return check_window(*to); });
+    options.check([to] { return check_dump(*to); });
 }
 
 Result<std::unique_ptr<Engine>> load(const ModelOptions& model, const DraftingOptions& drafting) {
     EngineOptions options = engine_options(model);
+    // A draft that will not guess is not read, unless it says which features to dump.
+    if (drafting.draft == "auto" || drafting.draft == "dflash" || drafting.dump) {
+        options.dflash = drafting.dflash.value_or("");
+    }
     if (drafting.dump) {
         for (const char* end : {".idx", ".f16", ".res", ".json"}) {
             STRATA_TRY(guard_models(*drafting.dump + end));
@@ -72,15 +102,16 @@ Result<std::unique_ptr<Engine>> load(const ModelOptions& model, const DraftingOp
     return Engine::load(options);
 }
 
-// auto is none: a drafter runs where it is named.
 Drafting drafting_of(const DraftingOptions& options) {
-    const bool suffix = options.draft == "suffix";
-    const bool mtp = options.draft == "mtp";
-    return {.kind = suffix ? DraftKind::suffix
-                    : mtp  ? DraftKind::mtp
-                           : DraftKind::none,
-            .rows = options.rows,
-            .confidence_min = options.confidence_min.value_or(0)};
+    Drafting drafting;
+    if (options.draft == "suffix") drafting.kind = DraftKind::suffix;
+    if (options.draft == "mtp") drafting.kind = DraftKind::mtp;
+    const bool block = options.draft == "dflash" || (options.draft == "auto" && options.dflash);
+    if (block) drafting.kind = DraftKind::dflash;
+    drafting.rows = options.rows.value_or(0);
+    if (drafting.rows == 1) drafting = {};
+    drafting.confidence_min = options.confidence_min;
+    return drafting;
 }
 
 }  // namespace strata::cli

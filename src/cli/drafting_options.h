@@ -15,7 +15,8 @@ namespace strata::cli {
 
 struct DraftingOptions {
     std::string draft = "auto";
-    std::int64_t rows = Drafting{}.rows;
+    std::optional<std::string> dflash;
+    std::optional<std::int64_t> rows;
     std::optional<double> confidence_min;
     std::optional<std::string> dump;
     std::optional<std::vector<std::int32_t>> dump_layers;

@@ -7,8 +7,6 @@
 #include "base/text.h"
 #include "engine/model_text.h"
 #include "engine/parts.h"
-#include "spec/mtp.h"
-#include "spec/suffix.h"
 #include "tokenizer/stream.h"
 
 namespace strata {
@@ -143,7 +141,7 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
                                       std::max(options.chunk, model::kWindowRowsMax)));
     if (!options.dflash.empty()) {
         STRATA_ASSIGN(gguf::File draft, gguf::File::open(options.dflash));
-        STRATA_ASSIGN(parts->dflash, dflash::Drafter::load(
+        STRATA_ASSIGN(parts->dflash, dflash::BlockModel::load(
                                          std::move(draft), *parts->target, *parts->backend.device,
                                          parts->backend.ops, parts->target->rows_max()));
     }
@@ -203,15 +201,18 @@ Result<std::vector<std::int32_t>> Engine::chat_turn(std::string_view text, bool 
 
 namespace {
 
-Status check_drafting(const Drafting& drafting, const ModelInfo& info) {
+Status check_drafting(const Drafting& drafting, const ModelInfo& info, bool has_dflash) {
     if (drafting.kind == DraftKind::none) return Ok{};
-    if (drafting.rows < 2 || drafting.rows > kWindowMax) {
+    if (drafting.rows != 0 && (drafting.rows < 2 || drafting.rows > kWindowMax)) {
         return STRATA_ERROR("a verify window has ", drafting.rows, " rows, wanted 2 to ",
                             kWindowMax);
     }
-    if (!(drafting.confidence_min >= 0 && drafting.confidence_min <= 1)) {
-        return STRATA_ERROR("the least confidence of a guess is ", drafting.confidence_min,
-                            ", wanted 0 to 1");
+    const double floor = drafting.confidence_min.value_or(0);
+    if (!(floor >= 0 && floor <= 1)) {
+        return STRATA_ERROR("the least confidence of a guess is ", floor, ", wanted 0 to 1");
+    }
+    if (drafting.kind == DraftKind::dflash && !has_dflash) {
+        return STRATA_ERROR("guesses of a DFlash2 draft were asked for, and none was loaded");
     }
     if (drafting.kind == DraftKind::mtp && !info.has_mtp) {
         return STRATA_ERROR("the model '", info.name,
@@ -223,18 +224,13 @@ Status check_drafting(const Drafting& drafting, const ModelInfo& info) {
 }  // namespace
 
 Result<Session> Engine::make_session(std::int64_t tokens, const Drafting& drafting) {
-    STRATA_TRY(check_drafting(drafting, parts_->info));
+    STRATA_TRY(check_drafting(drafting, parts_->info, parts_->dflash != nullptr));
     const std::int64_t room = tokens == 0 ? parts_->context : std::min(tokens, parts_->context);
     const bool mtp = drafting.kind == DraftKind::mtp;
     STRATA_ASSIGN(model::Sequence sequence,
                   parts_->target->make_sequence(parts_->sequence_options(room, mtp)));
     auto state = std::make_unique<Session::State>(*parts_, std::move(sequence), drafting);
-    if (mtp) {
-        state->drafter = std::make_unique<spec::MtpDrafter>(
-            *parts_->target, state->sequence, static_cast<float>(drafting.confidence_min));
-    } else if (drafting.kind == DraftKind::suffix) {
-        state->drafter = std::make_unique<spec::SuffixDrafter>();
-    }
+    STRATA_TRY(state->make_drafter());
     return Session(std::move(state));
 }
 

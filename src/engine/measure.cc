@@ -99,7 +99,7 @@ Result<Draft> Engine::draft_dflash(std::span<const std::int32_t> tokens, std::in
         return STRATA_ERROR("a block draft was asked for and no DFlash2 draft was loaded");
     }
     STRATA_TRY(check_tokens(tokens, 1, parts_->context));
-    dflash::Drafter& drafter = *parts_->dflash;
+    dflash::BlockModel& drafter = *parts_->dflash;
     const auto length = static_cast<std::int64_t>(tokens.size());
     const std::int64_t all_rows = rows == 0 ? drafter.config().block_size : rows;
     const model::SequenceOptions options = parts_->sequence_options(length, false);

@@ -10,7 +10,8 @@
 #include "engine/feature_dump.h"
 #include "engine/text_out.h"
 #include "model/target.h"
-#include "spec/dflash/drafter.h"
+#include "spec/dflash/block_model.h"
+#include "spec/drafter.h"
 #include "spec/round.h"
 #include "strata/engine.h"
 #include "tokenizer/tokenizer.h"
@@ -22,7 +23,7 @@ struct Engine::Parts {
     EngineOptions options;
     Backend backend;
     std::unique_ptr<model::Target> target;
-    std::unique_ptr<dflash::Drafter> dflash;  // null without a draft
+    std::unique_ptr<dflash::BlockModel> dflash;  // null without a draft
     std::optional<Tokenizer> tokenizer;
     ModelInfo info;
     std::optional<FeatureDump> dump;
@@ -54,6 +55,10 @@ struct Session::State final : spec::Follower {
     Drafting drafting;
     std::unique_ptr<spec::Drafter> drafter;  // null: none
 
+    // Whether the request under way may draft: a drafter that cannot be used sees no row.
+    bool drafts = false;
+
+    Status make_drafter();
     Status check_request(const GenerateRequest& request) const;
     // Brings the sequence to exactly `prompt`.
     Status read(std::span<const std::int32_t> prompt, Completion& completion);

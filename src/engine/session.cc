@@ -6,6 +6,9 @@
 #include "engine/parts.h"
 #include "engine/sampler.h"
 #include "engine/text_out.h"
+#include "spec/dflash_drafter.h"
+#include "spec/mtp.h"
+#include "spec/suffix.h"
 
 namespace strata {
 namespace {
@@ -15,6 +18,34 @@ bool begins_with(std::span<const std::int32_t> whole, std::span<const std::int32
 }
 
 }  // namespace
+
+Status Session::State::make_drafter() {
+    constexpr std::int64_t kRowsDefault = 4;
+    if (drafting.rows == 0 && drafting.kind == DraftKind::dflash) {
+        drafting.rows = std::min(kWindowMax, parts.dflash->config().block_size);
+    } else if (drafting.rows == 0) {
+        drafting.rows = kRowsDefault;
+    }
+    const double default_floor = drafting.kind == DraftKind::dflash ? kDflashConfidenceMin : 0;
+    const auto floor = static_cast<float>(drafting.confidence_min.value_or(default_floor));
+    switch (drafting.kind) {
+        case DraftKind::none:
+            break;
+        case DraftKind::suffix:
+            drafter = std::make_unique<spec::SuffixDrafter>();
+            break;
+        case DraftKind::mtp:
+            drafter = std::make_unique<spec::MtpDrafter>(*parts.target, sequence, floor);
+            break;
+        case DraftKind::dflash: {
+            const model::SequenceOptions& options = sequence.options();
+            STRATA_ASSIGN(drafter, spec::DflashDrafter::create(
+                                       *parts.dflash, {options.context, options.cache}, floor));
+            break;
+        }
+    }
+    return Ok{};
+}
 
 Status Session::State::check_request(const GenerateRequest& request) const {
     STRATA_TRY(check(request.sampling));
@@ -40,7 +71,10 @@ Status Session::State::check_request(const GenerateRequest& request) const {
 Status Session::State::read(std::span<const std::int32_t> prompt, Completion& completion) {
     const auto start = std::chrono::steady_clock::now();
     const bool logits_lost = prompt.size() == sequence.tokens().size() && next_logits.empty();
-    if (!begins_with(prompt, sequence.tokens()) || logits_lost) parts.target->reset(sequence);
+    if (!begins_with(prompt, sequence.tokens()) || logits_lost) {
+        parts.target->reset(sequence);
+        if (drafter) drafter->reset();
+    }
     const auto rest = prompt.subspan(sequence.tokens().size());
     STRATA_TRY(parts.read_prompt(sequence, rest, this, &next_logits));
     completion.prompt_tokens = static_cast<std::int64_t>(prompt.size());
@@ -49,13 +83,15 @@ Status Session::State::read(std::span<const std::int32_t> prompt, Completion& co
     return Ok{};
 }
 
-void Session::State::want(const spec::StepRows&, model::StepRequest& request) {
+void Session::State::want(const spec::StepRows& rows, model::StepRequest& request) {
+    if (drafts) drafter->want(rows, request);
     if (parts.dump) parts.dump->want(request);
 }
 
 Status Session::State::keep(std::int64_t first, std::span<const std::int32_t> tokens,
                             const model::StepResult& result) {
-    return parts.dump ? parts.dump->append(first, tokens, result) : Status(Ok{});
+    if (parts.dump) STRATA_TRY(parts.dump->append(first, tokens, result));
+    return drafts ? drafter->keep(first, tokens, result) : Status(Ok{});
 }
 
 Status Session::State::run_rounds(const GenerateRequest& request,
@@ -64,15 +100,16 @@ Status Session::State::run_rounds(const GenerateRequest& request,
     DraftCounts& counts = completion.draft;
     bool ended = false;
     while (!ended && sequence.length() < sequence.context()) {
-        std::int64_t rows = drafter ? drafting.rows : 1;
+        std::int64_t rows = drafts ? drafting.rows : 1;
         rows = std::min(rows, sequence.context() - sequence.length());
         if (request.max_tokens >= 0) {
             const auto generated = static_cast<std::int64_t>(completion.tokens.size());
             rows = std::min(rows, request.max_tokens - generated);
         }
-        STRATA_ASSIGN(const spec::RoundResult round,
-                      spec::run_round({*parts.target, sequence, drafter.get(), this}, text, rows,
-                                      take, next_logits));
+        STRATA_ASSIGN(
+            const spec::RoundResult round,
+            spec::run_round({*parts.target, sequence, drafts ? drafter.get() : nullptr, this}, text,
+                            rows, take, next_logits));
         ended = round.ended;
         ++counts.windows;
         counts.drafted += round.rows - 1;
@@ -104,12 +141,13 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
         completion.finish = Finish::length;
         return static_cast<std::int64_t>(completion.tokens.size()) == request.max_tokens;
     };
-    if (drafter) {
-        drafter->reset();
-        completion.draft.kind = drafter->name();
-    }
+    if (drafter) completion.draft.kind = drafter->name();
     STRATA_ASSIGN(const bool ended, take(next_logits));
-    return ended ? Status(Ok{}) : run_rounds(request, text, take, completion);
+    if (ended) return Ok{};
+    Status status = run_rounds(request, text, take, completion);
+    // It may have seen a token that the sequence does not keep.
+    if (!status.ok() && drafter) drafter->reset();
+    return status;
 }
 
 Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -127,6 +165,9 @@ Result<Completion> Session::generate(const GenerateRequest& request, const TextS
     }
     Completion completion;
     completion.timings.load_ms = state_->parts.load_ms;
+    // The first token is the prompt's.
+    const bool several = request.max_tokens < 0 || request.max_tokens > 2;
+    state_->drafts = state_->drafter != nullptr && several;
     STRATA_TRY(state_->read(request.prompt, completion));
     const auto start = std::chrono::steady_clock::now();
     TextOut out(state_->parts.tokenizer, std::move(stops), sink, completion.text);
@@ -138,28 +179,51 @@ Result<Completion> Session::generate(const GenerateRequest& request, const TextS
     return completion;
 }
 
+namespace {
+
+// A length in 8 bytes, then so many bytes.
+void put(std::string& out, std::string_view bytes) {
+    const std::uint64_t size = bytes.size();
+    out.append(reinterpret_cast<const char*>(&size), sizeof(size));
+    out += bytes;
+}
+
+// Takes what put() wrote off the start of `from`.
+Result<std::string_view> take_off(std::string_view& from) {
+    std::uint64_t size = 0;
+    if (from.size() >= sizeof(size)) std::memcpy(&size, from.data(), sizeof(size));
+    if (from.size() < sizeof(size) || from.size() - sizeof(size) < size) {
+        return STRATA_ERROR("a checkpoint ends after ", from.size(), " bytes of a part, wanted ",
+                            size, " more");
+    }
+    const std::string_view bytes = from.substr(sizeof(size), size);
+    from.remove_prefix(sizeof(size) + size);
+    return bytes;
+}
+
+}  // namespace
+
 std::string Session::save() const {
-    const std::uint64_t count = state_->next_logits.size();
-    std::string saved(reinterpret_cast<const char*>(&count), sizeof(count));
-    saved.append(reinterpret_cast<const char*>(state_->next_logits.data()), count * sizeof(float));
+    const auto logits = std::as_bytes(std::span(state_->next_logits));
+    std::string saved;
+    put(saved, {reinterpret_cast<const char*>(logits.data()), logits.size()});
+    put(saved, state_->drafter ? state_->drafter->save() : std::string());
     return saved + state_->parts.target->save(state_->sequence);
 }
 
 Status Session::restore(std::string_view saved) {
-    std::uint64_t count = 0;
     const auto vocabulary = static_cast<std::uint64_t>(state_->parts.info.vocabulary);
-    if (saved.size() >= sizeof(count)) std::memcpy(&count, saved.data(), sizeof(count));
-    const bool sane = saved.size() >= sizeof(count) && (count == 0 || count == vocabulary) &&
-                      (saved.size() - sizeof(count)) / sizeof(float) >= count;
-    if (!sane) {
-        return STRATA_ERROR("a checkpoint of ", saved.size(), " bytes with ", count,
-                            " logits was not saved by this model, wanted 0 or ", vocabulary);
+    STRATA_ASSIGN(const std::string_view bytes, take_off(saved));
+    if (!bytes.empty() && bytes.size() != vocabulary * sizeof(float)) {
+        return STRATA_ERROR("a checkpoint with ", bytes.size(),
+                            " bytes of logits was not saved by this model, wanted 0 or ",
+                            vocabulary * sizeof(float));
     }
-    std::vector<float> logits(count);
-    std::memcpy(logits.data(), saved.data() + sizeof(count), count * sizeof(float));
-    STRATA_TRY(state_->parts.target->restore(state_->sequence,
-                                             saved.substr(sizeof(count) + count * sizeof(float))));
-    state_->next_logits = std::move(logits);
+    STRATA_ASSIGN(const std::string_view drafter, take_off(saved));
+    STRATA_TRY(state_->parts.target->restore(state_->sequence, saved));
+    state_->next_logits.resize(bytes.size() / sizeof(float));
+    std::memcpy(state_->next_logits.data(), bytes.data(), bytes.size());
+    if (state_->drafter) state_->drafter->restore(drafter);
     return Ok{};
 }
 

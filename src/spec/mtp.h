@@ -21,7 +21,6 @@ class MtpDrafter final : public Drafter {
         guesses = std::move(draft.path);
         return Ok{};
     }
-    void reset() override {}
 
   private:
     model::Target& target_;

@@ -115,7 +115,7 @@ TEST(Use, a_value_that_no_run_can_use_is_wrong_use) {
                  {"--kv", "f64", "--kv"},
                  {"--prompt-form", "", "--prompt-form"},
                  {"--stop", "", "--stop"},
-                 {"--spec", "1", "--spec"},
+                 {"--spec", "0", "--spec"},
                  {"--spec", "17", "--spec"},
                  {"--spec-min-p", "1.5", "--spec-min-p"},
                  {"--draft", "dflash", "--draft"},

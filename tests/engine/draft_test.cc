@@ -4,8 +4,10 @@
 
 #include <numeric>
 
+#include "strata/convert.h"
 #include "strata/engine.h"
 #include "synth/synth.h"
+#include "tests/golden/golden.h"
 #include "tests/support/temp_dir.h"
 
 namespace strata::test {
@@ -107,6 +109,101 @@ TEST_F(Drafted, drafting_out_of_range_is_an_error) {
     EXPECT_FALSE(engine_->make_session(0, {.kind = DraftKind::mtp, .rows = 1}).ok());
     EXPECT_FALSE(engine_->make_session(0, {.kind = DraftKind::suffix, .rows = 17}).ok());
     EXPECT_FALSE(engine_->make_session(0, {.kind = DraftKind::mtp, .confidence_min = 1.5}).ok());
+    EXPECT_FALSE(engine_->make_session(0, {.kind = DraftKind::dflash}).ok());
+}
+
+// The golden target with its DFlash2 draft of random weights.
+class BlockDrafted : public ::testing::Test {
+  protected:
+    BlockDrafted() {
+        const std::string golden = golden_directory("tiny");
+        for (const char* part : {"target", "draft"}) {
+            ConvertRequest request;
+            request.directory = golden + "/" + part;
+            request.output = folder_ / (std::string(part) + ".gguf");
+            request.type = "bf16";
+            EXPECT_TRUE(convert_checkpoint(request).ok());
+        }
+        engine_ = load(100);
+    }
+    std::unique_ptr<Engine> load(std::int64_t context) {
+        return Engine::load({.model = folder_ / "target.gguf",
+                             .dflash = folder_ / "draft.gguf",
+                             .context = context,
+                             .chunk = 8})
+            .value();
+    }
+    static GenerateRequest request(const Sampling& sampling, std::int64_t tokens) {
+        GenerateRequest request;
+        request.prompt = {1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3};
+        request.max_tokens = tokens;
+        request.sampling = sampling;
+        request.ignore_end_tokens = true;
+        return request;
+    }
+
+    TempDir folder_;
+    std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(BlockDrafted, the_text_is_the_undrafted_one_at_every_width_and_floor) {
+    for (const Sampling& sampling : {Sampling{}, Sampling{.temperature = 1, .seed = 9}}) {
+        for (const std::int64_t tokens : {2, 3, 24}) {
+            const GenerateRequest wanted = request(sampling, tokens);
+            const Completion want = engine_->make_session().value().generate(wanted).value();
+            for (const std::int64_t rows : {0, 2, 16}) {
+                for (const double floor : {0.0, 1.0}) {
+                    Session session = engine_
+                                          ->make_session(0, {.kind = DraftKind::dflash,
+                                                             .rows = rows,
+                                                             .confidence_min = floor})
+                                          .value();
+                    const Completion got = session.generate(wanted).value();
+                    EXPECT_EQ(got.tokens, want.tokens) << rows << ' ' << tokens;
+                    EXPECT_EQ(got.draft.kind, "dflash");
+                    EXPECT_EQ(got.draft.drafted == 0, tokens == 2 || floor > 0);
+                }
+            }
+        }
+    }
+}
+
+TEST_F(BlockDrafted, a_restored_session_drafts_as_the_one_that_was_saved) {
+    const Drafting drafting{.kind = DraftKind::dflash, .rows = 4, .confidence_min = 0.1};
+    Session session = engine_->make_session(0, drafting).value();
+    GenerateRequest turn = request({}, 20);
+    const Completion first = session.generate(turn).value();
+    const std::string saved = session.save();
+    turn.prompt.insert(turn.prompt.end(), first.tokens.begin(), first.tokens.end());
+    const Completion want = session.generate(turn).value();
+    const Completion fresh = engine_->make_session(0, drafting).value().generate(turn).value();
+    Session other = engine_->make_session(0, drafting).value();
+    ASSERT_TRUE(other.restore(saved).ok());
+    EXPECT_EQ(other.save(), saved);
+    const Completion restored = other.generate(turn).value();
+    EXPECT_EQ(restored.timings.prompt_tokens, 1);
+    for (const Completion& got : {fresh, restored}) {
+        EXPECT_EQ(got.tokens, want.tokens);
+        EXPECT_EQ(got.draft.drafted, want.draft.drafted);
+        EXPECT_EQ(got.draft.accepted_by_position, want.draft.accepted_by_position);
+    }
+    // Without the draft's cells the text goes on all the same.
+    Session plain = engine_->make_session().value();
+    ASSERT_TRUE(plain.restore(saved).ok());
+    ASSERT_TRUE(other.restore(plain.save()).ok());
+    EXPECT_EQ(other.generate(turn).value().tokens, want.tokens);
+}
+
+TEST_F(BlockDrafted, drafts_do_not_depend_on_the_context_s_size) {
+    const Drafting drafting{.kind = DraftKind::dflash, .confidence_min = 0.1};
+    const GenerateRequest wanted = request({}, 40);
+    const Completion want = engine_->make_session(0, drafting).value().generate(wanted).value();
+    for (const std::int64_t context : {52, 64, 128, 129}) {
+        const auto engine = load(context);
+        const Completion got = engine->make_session(0, drafting).value().generate(wanted).value();
+        EXPECT_EQ(got.draft.drafted, want.draft.drafted) << context;
+        EXPECT_EQ(got.draft.accepted_by_position, want.draft.accepted_by_position) << context;
+    }
 }
 
 }  // namespace

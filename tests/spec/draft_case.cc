@@ -89,18 +89,18 @@ GoldenDraft& GoldenDraft::of(const std::string& name) {
     return *one;
 }
 
-Result<std::unique_ptr<dflash::Drafter>> GoldenDraft::try_drafter(const std::string& path,
-                                                                  std::int64_t rows_max) {
-    return dflash::Drafter::load(must(gguf::File::open(path)), *target_, *backend_.device,
-                                 backend_.ops, rows_max);
+Result<std::unique_ptr<dflash::BlockModel>> GoldenDraft::try_drafter(const std::string& path,
+                                                                     std::int64_t rows_max) {
+    return dflash::BlockModel::load(must(gguf::File::open(path)), *target_, *backend_.device,
+                                    backend_.ops, rows_max);
 }
 
-std::unique_ptr<dflash::Drafter> GoldenDraft::drafter(const std::string& path,
-                                                      std::int64_t rows_max) {
+std::unique_ptr<dflash::BlockModel> GoldenDraft::drafter(const std::string& path,
+                                                         std::int64_t rows_max) {
     return must(try_drafter(path, rows_max));
 }
 
-Result<std::unique_ptr<dflash::Drafter>> GoldenDraft::changed(
+Result<std::unique_ptr<dflash::BlockModel>> GoldenDraft::changed(
     const std::function<void(DraftFile&)>& change) {
     DraftFile file = DraftFile::load(draft_path_);
     change(file);

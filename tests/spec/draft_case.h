@@ -10,7 +10,7 @@
 #include "backend/backend.h"
 #include "gguf/reader.h"
 #include "model/target.h"
-#include "spec/dflash/drafter.h"
+#include "spec/dflash/block_model.h"
 #include "tests/golden/golden.h"
 #include "tests/support/temp_dir.h"
 
@@ -46,12 +46,14 @@ class GoldenDraft {
     model::Target& target() { return *target_; }
 
     // The drafter of a file. Ends the test program where it is refused.
-    std::unique_ptr<dflash::Drafter> drafter(const std::string& path, std::int64_t rows_max = 32);
-    std::unique_ptr<dflash::Drafter> drafter() { return drafter(draft_path_); }
-    Result<std::unique_ptr<dflash::Drafter>> try_drafter(const std::string& path,
-                                                         std::int64_t rows_max = 32);
+    std::unique_ptr<dflash::BlockModel> drafter(const std::string& path,
+                                                std::int64_t rows_max = 32);
+    std::unique_ptr<dflash::BlockModel> drafter() { return drafter(draft_path_); }
+    Result<std::unique_ptr<dflash::BlockModel>> try_drafter(const std::string& path,
+                                                            std::int64_t rows_max = 32);
     // The draft's file after `change`.
-    Result<std::unique_ptr<dflash::Drafter>> changed(const std::function<void(DraftFile&)>& change);
+    Result<std::unique_ptr<dflash::BlockModel>> changed(
+        const std::function<void(DraftFile&)>& change);
 
     // Features of the first `rows` tokens of the prompt `long`, as the reference has them.
     std::vector<float> features(const dflash::Config& config, std::int64_t rows) const;

@@ -1,4 +1,4 @@
-#include "spec/dflash/drafter.h"
+#include "spec/dflash/block_model.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,34 +31,46 @@ std::vector<T> download(device::Device& device, device::Queue& queue, const T* f
     return values;
 }
 
+// FNV-1a of the start of every tensor: enough of a file to tell trained weights apart.
+std::string mark_of(const gguf::File& file) {
+    constexpr std::size_t kStart = 1024;
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (const gguf::Tensor& tensor : file.tensors()) {
+        for (const std::byte b : tensor.data.first(std::min(kStart, tensor.data.size()))) {
+            hash = (hash ^ static_cast<std::uint64_t>(b)) * 0x100000001b3u;
+        }
+    }
+    return {reinterpret_cast<const char*>(&hash), sizeof(hash)};
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Drafter>> Drafter::load(gguf::File file, const model::Target& target,
-                                               device::Device& device, const op::Table& ops,
-                                               std::int64_t rows_max) {
+Result<std::unique_ptr<BlockModel>> BlockModel::load(gguf::File file, const model::Target& target,
+                                                     device::Device& device, const op::Table& ops,
+                                                     std::int64_t rows_max) {
     STRATA_CHECK(rows_max >= 1);
     if (ops.dflash_inject == nullptr || ops.dflash_block == nullptr ||
         ops.dflash_select == nullptr) {
         return STRATA_ERROR(quote(file.path()), ": ", device.name(),
                             " has no kernels for block drafts");
     }
-    std::unique_ptr<Drafter> drafter(new Drafter(std::move(file), device, ops));
-    const gguf::File& own = drafter->file_;
-    STRATA_ASSIGN(drafter->config_, config_from_gguf(own));
-    if (Status status = check_target(drafter->config_, target.config()); !status.ok()) {
+    std::unique_ptr<BlockModel> model(new BlockModel(std::move(file), device, ops));
+    const gguf::File& own = model->file_;
+    STRATA_ASSIGN(model->config_, config_from_gguf(own));
+    if (Status status = check_target(model->config_, target.config()); !status.ok()) {
         return STRATA_ERROR(quote(own.path()), ": ", status.error().message);
     }
-    drafter->queue_ = device.make_queue();
-    STRATA_ASSIGN(drafter->weights_,
-                  Weights::bind(own, drafter->config_, device, *drafter->queue_));
-    Weights& weights = drafter->weights_;
+    model->queue_ = device.make_queue();
+    STRATA_ASSIGN(model->weights_, Weights::bind(own, model->config_, device, *model->queue_));
+    Weights& weights = model->weights_;
     if (weights.embedding.empty()) weights.embedding = target.weights().embedding;
     if (weights.head.empty()) weights.head = target.weights().head;
-    STRATA_TRY(drafter->prepare(rows_max));
-    return drafter;
+    STRATA_TRY(model->prepare(rows_max));
+    model->mark_ = mark_of(own);
+    return model;
 }
 
-Status Drafter::prepare(std::int64_t rows_max) {
+Status BlockModel::prepare(std::int64_t rows_max) {
     const std::vector<double> frequencies = inverse_frequencies(config_);
     const std::int64_t guesses = config_.block_size - 1;
     const auto carve = [&](device::Carver& carver) {
@@ -85,11 +97,21 @@ Status Drafter::prepare(std::int64_t rows_max) {
     return Ok{};
 }
 
-op::DflashShape Drafter::shape() const {
+std::string BlockModel::save(const Context& context) { return mark_ + context.save(*queue_); }
+
+Status BlockModel::restore(Context& context, std::string_view saved) {
+    if (!saved.starts_with(mark_)) {
+        return STRATA_ERROR("a draft's context of ", saved.size(),
+                            " bytes is not one that this draft saved");
+    }
+    return context.restore(saved.substr(mark_.size()), *queue_);
+}
+
+op::DflashShape BlockModel::shape() const {
     return {config_.heads, config_.kv_heads, config_.head_dim, config_.rotary_dim / 2};
 }
 
-void Drafter::inject(Context& context, std::int64_t first, MatrixView<const float> features) {
+void BlockModel::inject(Context& context, std::int64_t first, MatrixView<const float> features) {
     STRATA_CHECK(features.cols == config_.feature_width());
     std::vector<op::DflashContextLayer> layers;
     for (std::size_t l = 0; l < weights_.layers.size(); ++l) {
@@ -119,7 +141,7 @@ void Drafter::inject(Context& context, std::int64_t first, MatrixView<const floa
     }
 }
 
-Status Drafter::check(const DraftRequest& request) const {
+Status BlockModel::check(const DraftRequest& request) const {
     if (request.anchor < 0 || request.anchor >= config_.vocabulary) {
         return STRATA_ERROR("the anchor ", request.anchor,
                             " is outside the vocabulary, wanted 0 to ", config_.vocabulary - 1);
@@ -131,7 +153,7 @@ Status Drafter::check(const DraftRequest& request) const {
     return Ok{};
 }
 
-void Drafter::run_block(const Context& context, const DraftRequest& request) {
+void BlockModel::run_block(const Context& context, const DraftRequest& request) {
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(request.rows),
                                      static_cast<std::int32_t>(config_.mask_token));
     tokens[0] = request.anchor;
@@ -154,7 +176,7 @@ void Drafter::run_block(const Context& context, const DraftRequest& request) {
     ops_.dflash_block(op, *queue_);
 }
 
-void Drafter::run_select(const DraftRequest& request) {
+void BlockModel::run_select(const DraftRequest& request) {
     const std::int64_t guesses = request.rows - 1;
     const MatrixView<float> hidden = work_.hidden.rows_from(1, guesses);
     const MatrixView<float> logits = work_.logits.first_rows(guesses);
@@ -175,7 +197,7 @@ void Drafter::run_select(const DraftRequest& request) {
     ops_.dflash_select(op, *queue_);
 }
 
-Guess Drafter::take(std::int64_t guesses, float confidence_min) {
+Guess BlockModel::take(std::int64_t guesses, float confidence_min) {
     Guess guess;
     guess.width = config_.candidates;
     const auto walked = download(*device_, *queue_, work_.walked.data, 1);
@@ -195,7 +217,7 @@ Guess Drafter::take(std::int64_t guesses, float confidence_min) {
     return guess;
 }
 
-Result<Guess> Drafter::draft(const Context& context, const DraftRequest& request) {
+Result<Guess> BlockModel::draft(const Context& context, const DraftRequest& request) {
     STRATA_TRY(check(request));
     run_block(context, request);
     run_select(request);

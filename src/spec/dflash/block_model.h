@@ -1,11 +1,12 @@
-// The DFlash2 block drafter: committed rows of the target go into a context, and
-// from it and the last committed token a block of guesses is computed at once.
+// The DFlash2 draft as a model: committed rows of its target go into a context, and from it and the
+// last committed token a block of guesses is computed at once.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/device.h"
@@ -36,14 +37,14 @@ struct Guess {
 };
 
 // Owns the draft's file and weights; contexts are the caller's. Calls are not concurrent.
-class Drafter {
+class BlockModel {
   public:
-    // `target`, `device` and its `ops` outlive the drafter. `rows_max` bounds the rows of one
+    // `target`, `device` and its `ops` outlive it. `rows_max` bounds the rows of one
     // inject. Errors: as config_from_gguf, check_target and Weights::bind; a device that has no
     // kernels for block drafts; no memory.
-    static Result<std::unique_ptr<Drafter>> load(gguf::File file, const model::Target& target,
-                                                 device::Device& device, const op::Table& ops,
-                                                 std::int64_t rows_max);
+    static Result<std::unique_ptr<BlockModel>> load(gguf::File file, const model::Target& target,
+                                                    device::Device& device, const op::Table& ops,
+                                                    std::int64_t rows_max);
 
     const Config& config() const { return config_; }
 
@@ -51,10 +52,10 @@ class Drafter {
         return Context::create(config_, *device_, *queue_, options);
     }
     void truncate(Context& context, std::int64_t length) { context.truncate(length, *queue_); }
-    std::string save(const Context& context) { return context.save(*queue_); }
-    Status restore(Context& context, std::span<const char> saved) {
-        return context.restore(saved, *queue_);
-    }
+    // The cells as bytes, and back. Error, which leaves the cells as they were: bytes that this
+    // draft did not save of a context of the same options.
+    std::string save(const Context& context);
+    Status restore(Context& context, std::string_view saved);
 
     // Rows first .. of the target, just committed: `features` [T, taps * D] are what
     // model::StepResult has for config().target_layers.
@@ -82,7 +83,7 @@ class Drafter {
         VectorView<double> frequencies;
     };
 
-    Drafter(gguf::File file, device::Device& device, const op::Table& ops)
+    BlockModel(gguf::File file, device::Device& device, const op::Table& ops)
         : file_(std::move(file)), device_(&device), ops_(ops) {}
     Status prepare(std::int64_t rows_max);
     op::DflashShape shape() const;
@@ -99,6 +100,7 @@ class Drafter {
     Weights weights_;
     device::Buffer memory_;
     Workspace work_;
+    std::string mark_;  // 8 bytes that tell this draft's weights from another's
     std::int64_t features_replaced_ = 0;
 };
 

@@ -1,0 +1,95 @@
+#include "spec/dflash_drafter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace strata::spec {
+namespace {
+
+// Rows that wait for a guess at most. Enough that the weights are read for many rows at once.
+constexpr std::int64_t kPendingRowsMax = 64;
+
+}  // namespace
+
+Result<std::unique_ptr<DflashDrafter>> DflashDrafter::create(dflash::BlockModel& model,
+                                                             const dflash::ContextOptions& options,
+                                                             float confidence_min) {
+    STRATA_ASSIGN(dflash::Context context, model.make_context(options));
+    return std::unique_ptr<DflashDrafter>(
+        new DflashDrafter(model, std::move(context), confidence_min));
+}
+
+DflashDrafter::DflashDrafter(dflash::BlockModel& model, dflash::Context context,
+                             float confidence_min)
+    : model_(model), context_(std::move(context)), confidence_min_(confidence_min) {
+    for (const op::DflashCells& cells : context_.cells()) reach_ = std::max(reach_, cells.slots);
+}
+
+void DflashDrafter::reset() {
+    pending_.clear();
+    model_.truncate(context_, 0);
+}
+
+void DflashDrafter::want(const StepRows& rows, model::StepRequest& request) {
+    seen_from_ = std::max(rows.first, rows.end - reach_);
+    if (seen_from_ < rows.first + rows.count) {
+        request.feature_layers = model_.config().target_layers;
+    }
+}
+
+Status DflashDrafter::keep(std::int64_t first, std::span<const std::int32_t> tokens,
+                           const model::StepResult& result) {
+    const std::int64_t width = model_.config().feature_width();
+    const std::int64_t end = first + static_cast<std::int64_t>(tokens.size());
+    const std::int64_t from = std::max(first, seen_from_);
+    if (from >= end) return Ok{};
+    STRATA_CHECK(result.features.cols == width && result.features.rows >= end - first);
+    const MatrixView<const float> rows = result.features.rows_from(from - first, end - from);
+    if (!pending_.empty()) {
+        const auto waiting = static_cast<std::int64_t>(pending_.size()) / width;
+        if (waiting + rows.rows > kPendingRowsMax || pending_first_ + waiting != from) {
+            inject_pending();
+        }
+    }
+    if (rows.rows > kPendingRowsMax) {
+        model_.inject(context_, from, rows);
+        return Ok{};
+    }
+    if (pending_.empty()) pending_first_ = from;
+    pending_.insert(pending_.end(), rows.data, rows.data + rows.size());
+    return Ok{};
+}
+
+void DflashDrafter::inject_pending() {
+    const std::int64_t width = model_.config().feature_width();
+    const auto rows = static_cast<std::int64_t>(pending_.size()) / width;
+    if (rows > 0) model_.inject(context_, pending_first_, {pending_.data(), rows, width});
+    pending_.clear();
+}
+
+Status DflashDrafter::guess(std::span<const std::int32_t> text, std::int64_t count,
+                            std::vector<std::int32_t>& guesses) {
+    inject_pending();
+    dflash::DraftRequest request;
+    request.position = static_cast<std::int64_t>(text.size()) - 1;
+    request.anchor = text.back();
+    request.rows = std::min(count + 1, model_.config().block_size);
+    request.confidence_min = confidence_min_;
+    STRATA_ASSIGN(dflash::Guess guess, model_.draft(context_, request));
+    guesses = std::move(guess.path);
+    return Ok{};
+}
+
+std::string DflashDrafter::save() {
+    inject_pending();
+    return model_.save(context_);
+}
+
+void DflashDrafter::restore(std::string_view saved) {
+    pending_.clear();
+    if (!model_.restore(context_, saved).ok()) model_.truncate(context_, 0);
+}
+
+}  // namespace strata::spec

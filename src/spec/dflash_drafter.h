@@ -1,0 +1,49 @@
+// Guesses of a DFlash2 draft.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "spec/dflash/block_model.h"
+#include "spec/drafter.h"
+
+namespace strata::spec {
+
+// Rows are put into the context when a guess needs them, many at once: a draft that does not guess
+// for a while costs next to nothing.
+class DflashDrafter final : public Drafter {
+  public:
+    // `model` outlives the drafter. A draft ends before the first guess whose confidence is below
+    // `confidence_min`. Error: no memory.
+    static Result<std::unique_ptr<DflashDrafter>> create(dflash::BlockModel& model,
+                                                         const dflash::ContextOptions& options,
+                                                         float confidence_min);
+
+    std::string_view name() const override { return "dflash"; }
+    Status guess(std::span<const std::int32_t> text, std::int64_t count,
+                 std::vector<std::int32_t>& guesses) override;
+    void reset() override;
+
+    // Of a prompt only the rows that a layer can still see at its end.
+    void want(const StepRows& rows, model::StepRequest& request) override;
+    Status keep(std::int64_t first, std::span<const std::int32_t> tokens,
+                const model::StepResult& result) override;
+
+    std::string save() override;
+    void restore(std::string_view saved) override;
+
+  private:
+    DflashDrafter(dflash::BlockModel& model, dflash::Context context, float confidence_min);
+    void inject_pending();
+
+    dflash::BlockModel& model_;
+    dflash::Context context_;
+    float confidence_min_;
+    std::int64_t reach_ = 0;          // the most positions that a layer's ring holds
+    std::int64_t seen_from_ = 0;      // the first position wanted of the step under way
+    std::int64_t pending_first_ = 0;  // position of the first row kept and not yet injected
+    std::vector<float> pending_;      // [rows, taps * D]
+};
+
+}  // namespace strata::spec
