@@ -27,6 +27,7 @@ std::vector<Command> all_commands() {
         {"quantize", "Write a model in other number formats", add_quantize},
         {"synth", "Write a model of random weights", add_synth},
         {"eval", "Measure how well a model predicts a text", add_eval},
+        {"bench", "Measure how fast a model runs, beside what the machine allows", add_bench},
     };
 }
 

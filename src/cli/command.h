@@ -17,5 +17,6 @@ Run add_inspect(Options& options);
 Run add_quantize(Options& options);
 Run add_synth(Options& options);
 Run add_eval(Options& options);
+Run add_bench(Options& options);
 
 }  // namespace strata::cli

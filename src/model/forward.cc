@@ -5,7 +5,7 @@ namespace strata::model {
 Workspace Workspace::first_rows(std::int64_t rows) const {
     return {residual.first_rows(rows), x.first_rows(rows),     y.first_rows(rows),
             inject.first_rows(rows),   ngram.first_rows(rows), ngram_rows.first_rows(rows),
-            {tokens.data, rows}};
+            {tokens.data, rows},       chosen.first_rows(rows)};
 }
 
 void Forward::embed() {
@@ -130,7 +130,7 @@ void Forward::remember(const LayerWeights& layer, AttentionLayerState& state) {
     ops_.sparse_attention(attention_op(layer, state), queue_);
 }
 
-void Forward::experts(const LayerWeights& layer) {
+void Forward::experts(const LayerWeights& layer, bool keep_chosen) {
     read(layer.experts_read);
     const ExpertWeights& w = layer.experts;
     op::Experts op;
@@ -144,6 +144,7 @@ void Forward::experts(const LayerWeights& layer) {
     op.active = config_.experts_active;
     op.renormalize = config_.renormalize_experts;
     op.y = work_.y;
+    if (keep_chosen) op.chosen = work_.chosen;
     ops_.experts(op, queue_);
     unwritten_ = true;
 }

@@ -22,6 +22,7 @@ struct Workspace {
     MatrixView<float> ngram;     // [rows, DE]
     MatrixView<std::int64_t> ngram_rows;
     VectorView<std::int32_t> tokens;
+    MatrixView<std::int32_t> chosen;  // [rows, k]: the experts of a layer, where they are asked for
 
     Workspace first_rows(std::int64_t rows) const;
 };
@@ -49,7 +50,8 @@ class Forward {
     void add_ngram(NgramState& state, Mode mode);
     void delta_net(const LayerWeights& layer, DeltaLayerState& state, Mode mode);
     void attention(const LayerWeights& layer, AttentionLayerState& state, bool traced);
-    void experts(const LayerWeights& layer);
+    // `keep_chosen`: leaves the experts that each row chose in the workspace.
+    void experts(const LayerWeights& layer, bool keep_chosen = false);
 
     // Only what later rows need of an attention layer.
     void remember(const LayerWeights& layer, AttentionLayerState& state);

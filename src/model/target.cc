@@ -57,6 +57,7 @@ Status Target::prepare(std::int64_t rows_max) {
         work_.ngram = pieces.matrix<float>(rows_max, heads * config_.ngram.row_width);
         work_.ngram_rows = pieces.matrix<std::int64_t>(rows_max, heads);
         work_.tokens = pieces.vector<std::int32_t>(rows_max);
+        work_.chosen = pieces.matrix<std::int32_t>(rows_max, config_.experts_active);
         device_logits_ =
             pieces.matrix<float>(std::min(rows_max, kWindowRowsMax), config_.vocabulary);
         device_mean_ = pieces.matrix<float>(rows_max, config_.hidden);
@@ -145,7 +146,9 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
         {logits_.data(), static_cast<std::int64_t>(logits_.size()) / config_.vocabulary,
          config_.vocabulary},
         {features_.data(), layers == 0 ? 0 : rows, layers * config_.hidden},
-        {residual_.data(), request.residual ? rows : 0, config_.stream_width()}};
+        {residual_.data(), request.residual ? rows : 0, config_.stream_width()},
+        {chosen_.data(), static_cast<std::int64_t>(chosen_.size()) / config_.experts_active,
+         config_.experts_active}};
 }
 
 void Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& request) {
@@ -153,6 +156,7 @@ void Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& re
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     const auto wanted = static_cast<std::int64_t>(request.feature_layers.size());
     features_.resize(static_cast<std::size_t>(rows * wanted * config_.hidden));
+    chosen_.clear();
     auto delta = sequence.delta_.begin();
     auto attention = sequence.attention_.begin();
 
@@ -165,7 +169,8 @@ void Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& re
         } else {
             pass.delta_net(layer, *delta++, mode);
         }
-        pass.experts(layer);
+        pass.experts(layer, request.chosen);
+        if (request.chosen) take_chosen(rows);
         for (std::int64_t i = 0; i < wanted; ++i) {
             if (request.feature_layers[static_cast<std::size_t>(i)] == l) {
                 take_feature(pass, i, rows, wanted);
@@ -191,6 +196,13 @@ void Target::take_residual(std::int64_t rows) {
     if (rows == 0) return;
     device_->download(*queue_, std::as_writable_bytes(std::span(residual_)),
                       reinterpret_cast<const std::byte*>(work_.residual.data));
+}
+
+void Target::take_chosen(std::int64_t rows) {
+    const std::size_t at = chosen_.size();
+    chosen_.resize(at + static_cast<std::size_t>(rows * config_.experts_active));
+    device_->download(*queue_, std::as_writable_bytes(std::span(chosen_).subspan(at)),
+                      reinterpret_cast<const std::byte*>(work_.chosen.data));
 }
 
 void Target::take_logits(Forward& pass, std::int64_t from, std::int64_t rows,

@@ -28,6 +28,7 @@ struct StepRequest {
     std::span<const std::int64_t> feature_layers;
     // The residual streams after the last layer are wanted.
     bool residual = false;
+    bool chosen = false;  // which experts each row chose
 };
 
 // In host memory that belongs to the target and is valid until its next call.
@@ -35,6 +36,7 @@ struct StepResult {
     MatrixView<const float> logits;    // [0, 1 or T, V]
     MatrixView<const float> features;  // [T, layers * D], the layers of a row one after another
     MatrixView<const float> residual;  // [0 or T, S*D]
+    MatrixView<const std::int32_t> chosen;  // [layers * T, k]: row l * T + t is row t's in layer l
 };
 
 // One greedy chain of the MTP layer.
@@ -93,6 +95,7 @@ class Target {
     void run_layers(Sequence& sequence, Forward& pass, const StepRequest& request);
     void take_feature(Forward& pass, std::int64_t index, std::int64_t rows, std::int64_t layers);
     void take_residual(std::int64_t rows);
+    void take_chosen(std::int64_t rows);
     // Appends the logits of rows from .. from+rows-1 of the pass's x to `out`.
     void take_logits(Forward& pass, std::int64_t from, std::int64_t rows, std::vector<float>& out);
     void run_mtp_cells(Sequence& sequence, std::int64_t rows, std::vector<float>* logits);
@@ -118,6 +121,7 @@ class Target {
     std::vector<float> features_;
     std::vector<float> mean_;
     std::vector<float> residual_;
+    std::vector<std::int32_t> chosen_;
 };
 
 }  // namespace strata::model

@@ -1,0 +1,72 @@
+// A model that steps are timed on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "bench/work.h"
+#include "model/target.h"
+#include "strata/bench.h"
+
+namespace strata::bench {
+
+// One figure being taken: first a run that counts, then those that are timed.
+struct Measured {
+    std::int64_t rows = 0;
+    std::int64_t steps = 0;   // of the counting run
+    Work work;                // of all its steps
+    double experts_read = 0;  // the sum over steps of the mean over layers
+    std::uint64_t checksum = 0;
+    std::int32_t top_token = 0;
+    std::vector<double> ms;  // of a step, one mean a repeat
+
+    WorkFigure figure(const MachineRates& rates) const;
+};
+
+class Runner {
+  public:
+    // Errors: as for Engine::load.
+    static Result<Runner> load(const BenchOptions& options, std::int64_t rows_max);
+
+    const model::Target& target() const { return *target_; }
+    model::Target& target() { return *target_; }
+    model::SequenceOptions sequence_options(std::int64_t context) const;
+    op::CacheType cache() const { return cache_; }
+
+    // As BenchOptions says.
+    std::vector<std::int32_t> draw_tokens(std::int64_t count) const;
+
+    // Reads a prompt in chunks, the logits of its last token at its end.
+    Status read_prompt(model::Sequence& sequence, std::span<const std::int32_t> tokens,
+                       Measured* measured, double* ms);
+
+    // Runs and commits `request`; adds its time to `ms`, its logits to the checksum, and where
+    // `counted` is given what it read to that.
+    Status step(model::Sequence& sequence, model::StepRequest request, Measured* counted,
+                std::uint64_t& checksum, double& ms);
+
+  private:
+    explicit Runner(const BenchOptions& options) : options_(options) {}
+
+    BenchOptions options_;
+    op::CacheType cache_ = op::CacheType::f16;
+    Backend backend_;
+    std::unique_ptr<model::Target> target_;
+    std::unique_ptr<WorkCount> count_;
+};
+
+inline constexpr std::uint64_t kChecksumStart = 0xcbf29ce484222325;
+
+// FNV-1a of the values' bits, going on from `checksum`.
+std::uint64_t add_to_checksum(std::uint64_t checksum, std::span<const float> values);
+
+// Error: `found` is not what the counting run computed.
+Status check_same(const Measured& measured, std::uint64_t found);
+
+Error ended();
+
+}  // namespace strata::bench

@@ -1,0 +1,268 @@
+// strata bench: how fast a model runs, each figure beside the time that no program could beat.
+#include "strata/bench.h"
+
+#include <cmath>
+#include <iomanip>
+#include <sstream>
+
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/json.h"
+#include "cli/model_options.h"
+#include "cli/output.h"
+
+namespace strata::cli {
+namespace {
+
+struct Bench {
+    ModelOptions model;
+    std::int64_t repeats = kBenchRepeats;
+    std::optional<std::uint64_t> seed;
+    bool one_token = false;
+    bool small = false;
+    bool json = false;
+    std::int64_t depth = kBenchDepth;
+    std::int64_t tokens = 0;
+    std::optional<std::vector<std::int32_t>> windows;
+};
+
+void fill(const Bench& from, BenchOptions& to) {
+    to.model = engine_options(from.model);
+    to.repeats = from.repeats;
+    to.seed = from.seed.value_or(to.seed);
+    to.one_token = from.one_token;
+    to.small = from.small;
+}
+
+std::string fixed(double value, int digits) {
+    std::ostringstream out;
+    out.imbue(std::locale::classic());
+    out << std::fixed << std::setprecision(digits) << value;
+    return out.str();
+}
+
+std::string hex(std::uint64_t value) {
+    std::ostringstream out;
+    out.imbue(std::locale::classic());
+    out << std::hex << std::setfill('0') << std::setw(16) << value;
+    return out.str();
+}
+
+std::string text(const Spread& spread) {
+    return concat(fixed(spread.median, 3), " ms (", fixed(spread.least, 3), " to ",
+                  fixed(spread.most, 3), ")");
+}
+
+Json object(const Spread& spread) {
+    return {{"median", spread.median}, {"least", spread.least}, {"most", spread.most}};
+}
+
+std::string text(const MachineRates& rates) {
+    return concat("machine        ", rates.threads, " threads read ",
+                  fixed(rates.read_bytes / 1e9, 2),
+                  " GB/s; multiply-adds: ", fixed(rates.i8_multiply_adds / 1e9, 0),
+                  " G/s of 8 bits, ", fixed(rates.bf16_multiply_adds / 1e9, 0), " of BF16, ",
+                  fixed(rates.f32_multiply_adds / 1e9, 0), " of F32\n");
+}
+
+Json object(const MachineRates& rates) {
+    return {{"threads", rates.threads},
+            {"read_bytes_per_second", rates.read_bytes},
+            {"i8_multiply_adds_per_second", rates.i8_multiply_adds},
+            {"bf16_multiply_adds_per_second", rates.bf16_multiply_adds},
+            {"f32_multiply_adds_per_second", rates.f32_multiply_adds}};
+}
+
+double tokens_per_second(const WorkFigure& figure) {
+    return 1e3 * static_cast<double>(figure.rows) / figure.ms.median;
+}
+
+std::string text(const WorkFigure& figure) {
+    const BytesRead& bytes = figure.bytes;
+    return concat("  time         ", text(figure.ms), ", ", fixed(tokens_per_second(figure), 2),
+                  " tokens/s\n  floor        ", fixed(figure.floor_ms(), 3), " ms, ",
+                  fixed(100 * figure.reached(), 1), " % reached (bytes ", fixed(figure.bytes_ms, 3),
+                  " ms, multiply-adds ", fixed(figure.multiply_adds_ms, 3), " ms)\n  reads        ",
+                  fixed(bytes.all() / 1e6, 2), " MB: experts ", fixed(bytes.experts / 1e6, 2),
+                  ", head ", fixed(bytes.head / 1e6, 2), ", dense ", fixed(bytes.dense / 1e6, 2),
+                  ", rows ", fixed(bytes.rows / 1e6, 2), ", state ", fixed(bytes.state / 1e6, 2),
+                  "\n  experts read ", fixed(figure.experts_read, 2), " a layer\n  checksum     ",
+                  hex(figure.checksum), "\n");
+}
+
+Json object(const WorkFigure& figure) {
+    return {{"rows", figure.rows},
+            {"ms", object(figure.ms)},
+            {"tokens_per_second", tokens_per_second(figure)},
+            {"floor_ms", figure.floor_ms()},
+            {"reached", figure.reached()},
+            {"bytes_floor_ms", figure.bytes_ms},
+            {"multiply_adds_floor_ms", figure.multiply_adds_ms},
+            {"bytes",
+             {{"all", figure.bytes.all()},
+              {"experts", figure.bytes.experts},
+              {"head", figure.bytes.head},
+              {"dense", figure.bytes.dense},
+              {"rows", figure.bytes.rows},
+              {"state", figure.bytes.state}}},
+            {"multiply_adds", figure.multiply_adds},
+            {"experts_read", figure.experts_read},
+            {"checksum", hex(figure.checksum)},
+            {"top_token", figure.top_token}};
+}
+
+Status run_decode(const Bench& options) {
+    DecodeBenchRequest request;
+    fill(options, request);
+    request.depth = options.depth;
+    request.tokens = options.tokens;
+    if (options.windows) request.windows.assign(options.windows->begin(), options.windows->end());
+    const Interrupt interrupt;
+    Progress progress("decode");
+    STRATA_ASSIGN(const DecodeBench found,
+                  bench_decode(request, [&](std::int64_t done, std::int64_t total) {
+                      progress.show(done, total);
+                      return !interrupt.seen();
+                  }));
+    if (options.json) {
+        Json out = {{"bench", "decode"},
+                    {"machine", object(found.machine)},
+                    {"depth", request.depth},
+                    {"repeats", request.repeats},
+                    {"windows", Json::array()}};
+        for (const WorkFigure& window : found.windows) out["windows"].push_back(object(window));
+        return print(json_line(out));
+    }
+    std::string out = text(found.machine);
+    for (const WorkFigure& window : found.windows) {
+        out += concat("window of ", window.rows, " after ", request.depth, " tokens and more\n",
+                      text(window));
+    }
+    return print(out);
+}
+
+Status run_prompt(const Bench& options) {
+    PromptBenchRequest request;
+    fill(options, request);
+    request.tokens = options.tokens;
+    const Interrupt interrupt;
+    Progress progress("prompt");
+    STRATA_ASSIGN(const PromptBench found,
+                  bench_prompt(request, [&](std::int64_t done, std::int64_t total) {
+                      progress.show(done, total);
+                      return !interrupt.seen();
+                  }));
+    if (!options.json) {
+        return print(concat(text(found.machine), "prompt of ", found.prompt.rows, " tokens, ",
+                            request.model.chunk, " at a time\n", text(found.prompt)));
+    }
+    return print(json_line(Json{{"bench", "prompt"},
+                                {"machine", object(found.machine)},
+                                {"chunk", request.model.chunk},
+                                {"repeats", request.repeats},
+                                {"prompt", object(found.prompt)}}));
+}
+
+std::string text(const LoadBench& found) {
+    const std::string state =
+        found.cold ? std::string("cold: not in the page cache")
+                   : concat("warm: ", fixed(100 * found.in_cache, 1),
+                            " % of it stayed in the page cache, so that the disk is not measured");
+    return concat("file            ", fixed(static_cast<double>(found.file_bytes) / 1e6, 2),
+                  " MB, ", state, "\nplain read      ", text(found.read_ms), "\nready           ",
+                  text(found.ready_ms), "\nfirst token     ", text(found.first_token_ms),
+                  " more, token ", found.first_token, "\npeak resident   ",
+                  fixed(static_cast<double>(found.resident_bytes) / 1e6, 2),
+                  " MB; a session's state, full, ",
+                  fixed(static_cast<double>(found.state_bytes) / 1e6, 2), " MB\n");
+}
+
+Status run_load(const Bench& options) {
+    BenchOptions request;
+    fill(options, request);
+    const Interrupt interrupt;
+    Progress progress("load");
+    STRATA_ASSIGN(const LoadBench found,
+                  bench_load(request, [&](std::int64_t done, std::int64_t total) {
+                      progress.show(done, total);
+                      return !interrupt.seen();
+                  }));
+    if (!options.json) return print(text(found));
+    return print(json_line(Json{{"bench", "load"},
+                                {"repeats", request.repeats},
+                                {"cold", found.cold},
+                                {"in_page_cache", found.in_cache},
+                                {"read_ms", object(found.read_ms)},
+                                {"ready_ms", object(found.ready_ms)},
+                                {"first_token_ms", object(found.first_token_ms)},
+                                {"file_bytes", found.file_bytes},
+                                {"state_bytes", found.state_bytes},
+                                {"peak_resident_bytes", found.resident_bytes},
+                                {"first_token", found.first_token}}));
+}
+
+void add_common(Options& options, Bench* to) {
+    options.integer("--repeats", {1, 100000}, &to->repeats,
+                    concat("Timed runs, of which the median and the range are shown (default: ",
+                           to->repeats, ")"));
+    options.seed("--seed", &to->seed, "Of the tokens, which are drawn at random (default: 1)");
+    add_computing_options(options, &to->model);
+    options.flag("--json", &to->json, "Print one JSON object instead of a table");
+}
+
+void add_work(Options& options, Bench* to, std::int64_t tokens, const std::string& help) {
+    add_model_option(options, &to->model);
+    to->tokens = tokens;
+    options.integer("-n,--tokens", {1, INT32_MAX}, &to->tokens,
+                    concat(help, " (default: ", tokens, ")"));
+    options.flag("--one-token", &to->one_token,
+                 "One drawn token again and again, so that rows choose much the same experts");
+    options.flag("--small", &to->small,
+                 "Measure the machine in a moment: for tests, the floors mean little");
+    add_common(options, to);
+}
+
+Run add_decode(Options& options) {
+    const auto to = std::make_shared<Bench>();
+    add_work(options, to.get(), kBenchDecodeTokens, "Tokens that each repeat decodes at least");
+    options.integer("--depth", {0, INT32_MAX}, &to->depth,
+                    concat("Tokens before the first window (default: ", to->depth, ")"));
+    options.list("--rows", "window size", &to->windows,
+                 concat("Rows of a verify window, 1 to ", kWindowMax,
+                        "; of several sizes (1,4) the windows take turns (default: 1)"));
+    options.check([to]() -> Status {
+        for (const std::int32_t rows : to->windows.value_or(std::vector<std::int32_t>())) {
+            if (rows >= 1 && rows <= kWindowMax) continue;
+            return STRATA_ERROR("--rows has a window of ", rows, " rows, and 1 to ", kWindowMax,
+                                " is wanted");
+        }
+        return Ok{};
+    });
+    return [to] { return run_decode(*to); };
+}
+
+Run add_prompt(Options& options) {
+    const auto to = std::make_shared<Bench>();
+    add_work(options, to.get(), kBenchPromptTokens, "Tokens of the prompt");
+    return [to] { return run_prompt(*to); };
+}
+
+Run add_load(Options& options) {
+    const auto to = std::make_shared<Bench>();
+    add_model_options(options, &to->model);
+    options.integer("--repeats", {1, 100000}, &to->repeats,
+                    concat("Timed loads (default: ", to->repeats, ")"));
+    options.flag("--json", &to->json, "Print one JSON object instead of a table");
+    return [to] { return run_load(*to); };
+}
+
+}  // namespace
+
+Run add_bench(Options& options) {
+    return options.commands({{"decode", "Time verify windows after a context", add_decode},
+                             {"prompt", "Time the reading of a prompt", add_prompt},
+                             {"load", "Time from a file to the first token", add_load}});
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,118 @@
+// The benches at sizes that take no time: that they run, agree with themselves, and count what they
+// say.
+#include "strata/bench.h"
+
+#include <gtest/gtest.h>
+
+#include "strata/synth.h"
+#include "tests/support/temp_dir.h"
+
+namespace strata {
+namespace {
+
+class Bench : public ::testing::Test {
+  protected:
+    Bench() {
+        SynthRequest synth;
+        synth.preset = "tiny";
+        synth.output = path_;
+        STRATA_CHECK(synthesize_model(synth).ok());
+    }
+    template <typename Request>
+    Request request() const {
+        Request out;
+        out.model.model = path_;
+        out.model.threads = 2;
+        out.repeats = 2;
+        out.small = true;
+        return out;
+    }
+    test::TempDir folder_;
+    std::string path_ = folder_ / "m.gguf";
+};
+
+void expect_figure(const WorkFigure& figure) {
+    EXPECT_LE(figure.ms.least, figure.ms.median);
+    EXPECT_LE(figure.ms.median, figure.ms.most);
+    EXPECT_GT(figure.ms.least, 0);
+    EXPECT_GT(figure.floor_ms(), 0);
+    EXPECT_DOUBLE_EQ(figure.reached(), figure.floor_ms() / figure.ms.median);
+    EXPECT_GT(figure.bytes.dense, 0);
+    EXPECT_GT(figure.multiply_adds, 0);
+}
+
+TEST_F(Bench, windows_of_any_size_compute_the_same_and_share_experts) {
+    auto decode = request<DecodeBenchRequest>();
+    decode.depth = 5;
+    decode.tokens = 8;
+    decode.windows = {1, 2, 8};
+    const DecodeBench found = bench_decode(decode).value();
+    ASSERT_EQ(found.windows.size(), 3u);
+    const WorkFigure& one = found.windows[0];
+    EXPECT_EQ(one.experts_read, 4);  // the preset's active ones
+    for (const WorkFigure& window : found.windows) {
+        expect_figure(window);
+        EXPECT_EQ(window.checksum, one.checksum);
+        EXPECT_EQ(window.top_token, one.top_token);
+        EXPECT_GE(window.experts_read, one.experts_read);
+        EXPECT_LE(window.experts_read, 4 * static_cast<double>(window.rows));
+    }
+    decode.one_token = true;
+    EXPECT_NE(bench_decode(decode).value().windows[0].checksum, one.checksum);
+}
+
+TEST_F(Bench, a_prompt_is_the_same_in_chunks_of_any_size) {
+    auto prompt = request<PromptBenchRequest>();
+    prompt.tokens = 20;
+    const PromptBench whole = bench_prompt(prompt).value();
+    expect_figure(whole.prompt);
+    EXPECT_EQ(whole.prompt.rows, 20);
+    prompt.model.chunk = 7;
+    const PromptBench cut = bench_prompt(prompt).value();
+    EXPECT_EQ(cut.prompt.checksum, whole.prompt.checksum);
+    // Each of its three chunks reads the dense weights.
+    EXPECT_DOUBLE_EQ(cut.prompt.bytes.dense, 3 * whole.prompt.bytes.dense);
+    EXPECT_EQ(cut.prompt.bytes.head, whole.prompt.bytes.head);
+}
+
+TEST_F(Bench, a_load_is_timed_and_its_memory_told) {
+    const LoadBench found = bench_load(request<BenchOptions>()).value();
+    EXPECT_GT(found.read_ms.least, 0);
+    EXPECT_GT(found.ready_ms.least, 0);
+    EXPECT_GT(found.first_token_ms.least, 0);
+    EXPECT_EQ(found.file_bytes, std::filesystem::file_size(path_));
+    EXPECT_GT(found.state_bytes, 0u);
+    EXPECT_GT(found.resident_bytes, 0u);
+}
+
+TEST_F(Bench, what_cannot_be_measured_is_refused) {
+    auto decode = request<DecodeBenchRequest>();
+    decode.windows = {17};
+    EXPECT_NE(bench_decode(decode).error().message.find("17"), std::string::npos);
+    decode.windows = {};
+    EXPECT_FALSE(bench_decode(decode).ok());
+    decode.windows = {1};
+    decode.repeats = 0;
+    EXPECT_FALSE(bench_decode(decode).ok());
+    auto prompt = request<PromptBenchRequest>();
+    prompt.tokens = 0;
+    EXPECT_FALSE(bench_prompt(prompt).ok());
+    auto load = request<BenchOptions>();
+    load.model.model = folder_ / "none";
+    EXPECT_FALSE(bench_load(load).ok());
+    EXPECT_FALSE(
+        bench_prompt(request<PromptBenchRequest>(), [](auto, auto) { return false; }).ok());
+}
+
+TEST(Machine, reads_and_multiplies_and_refuses_threads_that_cannot_be) {
+    const MachineRates rates = measure_machine(1, true).value();
+    EXPECT_EQ(rates.threads, 1);
+    EXPECT_GT(rates.read_bytes, 1e8);
+    EXPECT_GT(rates.f32_multiply_adds, 1e7);
+    EXPECT_GE(rates.bf16_multiply_adds, rates.f32_multiply_adds);
+    EXPECT_GT(rates.i8_multiply_adds, 1e7);
+    EXPECT_FALSE(measure_machine(-1).ok());
+}
+
+}  // namespace
+}  // namespace strata
