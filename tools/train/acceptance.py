@@ -37,8 +37,8 @@ def guesses(model, texts, chunk=64, batch=8):
 
 
 def windows(accepted, confidence, floor, most):
-    """Walks each text as a verifier does: (windows, tokens, guesses offered) at a floor, with `most`
-    guesses a window.
+    """Walks each text as a verifier does, with `most` guesses a window at a confidence floor:
+    (windows, tokens, guesses offered).
     """
     offer = (confidence[..., :most] >= floor).long().cumprod(-1).sum(-1)
     kept = torch.minimum(offer, accepted)

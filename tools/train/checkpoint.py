@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+import gguf_target
 from config import from_public, to_public
 from model import Model
 
@@ -60,10 +61,12 @@ def _joined(tensors, config):
 
 
 def load(folder):
-    """The model of a folder, float32, frozen, in eval mode. The hash constants in the file must be
-    the derived ones.
+    """The model of a folder (or of a GGUF file), float32, frozen, in eval mode. The hash constants
+    in the file must be the derived ones.
     """
     folder = Path(folder)
+    if folder.suffix == ".gguf":
+        return gguf_target.load(folder)
     config = from_public(folder / "config.json")
     tensors = {}
     for file in sorted(folder.glob("model*.safetensors")):

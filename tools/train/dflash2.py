@@ -139,7 +139,7 @@ class Attention(nn.Module):
         self.k_norm = RawNorm(self.dim, d.rms_norm_eps)
 
     def keys(self, x, position):
-        """k, v [B, heads, rows, D] of rows x [B, rows, hidden]; each KV head for its query heads."""
+        """k, v [B, heads, rows, D] of x [B, rows, hidden]; each KV head for its query heads."""
         k = rope(self.k_norm(self.k_proj(x).unflatten(-1, (self.kv, -1))), position, self.theta)
         v = self.v_proj(x).unflatten(-1, (self.kv, -1))
         k, v = (t.repeat_interleave(self.heads // self.kv, 2).transpose(1, 2) for t in (k, v))

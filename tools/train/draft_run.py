@@ -36,7 +36,6 @@ import train_mtp
 
 # Each group changes one thing of the base; "recipe", "draft" and "data" as the trainer takes them.
 VARIANTS = {
-    "base": {},
     "gamma": [{"recipe": {"gamma": 4.0}}, {"recipe": {"gamma": 14.0}}],
     "alpha": [{"recipe": {"alpha": 0.1}}, {"recipe": {"detach": True}}],
     "gold": [{"recipe": {"gold": True}}],
@@ -99,12 +98,15 @@ class Lab:
 
     def dumped(self, name="dump", residual=False):
         """(training, held out) of what Strata dumped there; either may be None."""
-        folder = self.work / name
-        parts = features.read_dumps(folder, self.args.length, residual) if folder.exists() else (None, None)
+        folder, parts = self.work / name, (None, None)
+        if folder.exists():
+            parts = features.read_dumps(folder, self.args.length, residual)
         return tuple(p if p is None else p.to(self.device) for p in parts)
 
     def chosen(self):
         path = self.out / "choices.json"
+        if not path.exists():
+            path = self.work / "choices.json"
         found = json.loads(path.read_text())["chosen"] if path.exists() else {}
         recipe = {**found.get("recipe", {}), **self.args.recipe}
         return {**found, "recipe": recipe, "draft": {**found.get("draft", {}), **self.args.draft}}
@@ -114,9 +116,7 @@ class Lab:
 
     def draft(self, shape, taps):
         options = argparse.Namespace(draft={**shape, "target_layer_ids": taps}, seed=0)
-        mask = texts.control(
-            {"eos_token_id": self.target.config.eos_token_id}, "<|dflash_mask|>"
-        )
+        mask = texts.control({"eos_token_id": self.target.config.eos_token_id}, "<|dflash_mask|>")
         return train_draft.new_draft(self.target, mask, options)
 
 
@@ -137,9 +137,15 @@ def stage_choose(lab):
     lab.say("pools are filled")
     results, flat = {}, [("base", {})]
     for group, changes in VARIANTS.items():
-        flat += [(f"{group}:{json.dumps(c)}", c) for c in changes]
+        if group in a.variants.split(","):
+            flat += [(f"{group}:{json.dumps(c)}", c) for c in changes]
     for name, change in flat:
-        recipe = train_draft.Recipe(**{**a.recipe, "batch": a.batch // 2, **change.get("recipe", {})})
+        if time.time() - lab.began > a.seconds - a.choose_seconds - 15:
+            lab.say("no time for more", next=name)
+            break
+        recipe = train_draft.Recipe(
+            **{**a.recipe, "batch": a.batch // 2, **change.get("recipe", {})}
+        )
         shape = {**a.draft, **change.get("draft", {})}
         model = lab.draft(shape, lab.taps(change.get("taps")))
         folder = lab.work / "choose"
@@ -150,9 +156,12 @@ def stage_choose(lab):
         score = acceptance.measure(run.model, held)
         results[name] = {"steps": run.step, **score["all"]}
         results[name]["kinds"] = {k: v["tokens_per_window_0.0"] for k, v in score.items()}
-        lab.say(name, steps=run.step, accepted=score["all"]["accepted"][:4], **results[name]["kinds"])
+        lab.say(
+            name, steps=run.step, accepted=score["all"]["accepted"][:4], **results[name]["kinds"]
+        )
         text = json.dumps({"chosen": choose(results), "results": results}, indent=1)
-        (lab.out / "choices.json").write_text(text)
+        for folder in (lab.out, lab.work):
+            (folder / "choices.json").write_text(text)
     lab.say("chosen", **choose(results))
 
 
@@ -160,6 +169,7 @@ def choose(results):
     """The recipe, shape and taps: the base with each group's winner. A narrower draft may lose
     CHEAPER_WITHIN, a wider one must win twice that.
     """
+
     def points(name):
         return results[name]["tokens_per_window_0.0"]
 
@@ -216,16 +226,22 @@ def differences(lab, dumped, count=4):
     """Largest and mean difference of torch's features from Strata's, as shares of the spread."""
     some = dumped.pick(list(range(min(count, len(dumped)))))
     got = features.fill(
-        texts.Texts(some.ids, some.first, some.last, some.kinds), lab.target, dumped.layers, batch=count
+        texts.Texts(some.ids, some.first, some.last, some.kinds),
+        lab.target,
+        dumped.layers,
+        batch=count,
     ).features
     inside = torch.arange(some.ids.shape[1], device=some.last.device) < some.last.unsqueeze(-1)
     error = (got[inside].float() - some.features[inside].float()).abs()
     spread = some.features[inside].float().std()
-    return {"mean": round((error.mean() / spread).item(), 6), "largest": (error.max() / spread).item()}
+    return {
+        "mean": round((error.mean() / spread).item(), 6),
+        "largest": (error.max() / spread).item(),
+    }
 
 
 def stage_mtp(lab):
-    """On the checkpoint as it is, not rounded: the tuned layer goes back into it."""
+    """The tuned layer goes back into the checkpoint with train_mtp.py --merge."""
     a = lab.args
     whole = lab.text("main", a.count, 1)
     part = lab.filled(whole.pick(list(range(min(len(whole), a.mtp_count)))), (0,), residual=True)
@@ -250,7 +266,8 @@ def strip(part):
 def file_texts(lab, count):
     """Greedy text after prompts of --files: (training, held out)."""
     a, parts = lab.args, {False: [], True: []}
-    source = dump.file_jobs(a.files, Path(a.model) / "tokenizer.json", a.kind, a.length, 3)
+    tokenizer = a.tokenizer or Path(a.data) / "tokenizer.json"
+    source = dump.file_jobs(a.files, tokenizer, a.kind, a.length, 3)
     while len(parts[False]) < count:
         job = next(source)
         parts[job[5]].append(job[0])
@@ -301,16 +318,17 @@ def parse(argv=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", required=True, help="the target's checkpoint folder")
+    parser.add_argument("--model", required=True, help="the target: GGUF or checkpoint folder")
     parser.add_argument("--data", required=True, help="packed data")
     parser.add_argument("--work", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--stages", required=True)
     parser.add_argument("--files", help="compare: a folder of text files")
     parser.add_argument("--kind", default="files")
+    parser.add_argument("--tokenizer", help="for --files; the packed data's unless given")
     parser.add_argument("--rounded", action="store_true", help="the target in Q4_0 and Q8_0")
     parser.add_argument("--length", type=int, default=1024)
-    parser.add_argument("--count", type=int, default=12288, help="sequences of own text")
+    parser.add_argument("--count", type=int, default=16384, help="sequences of own text")
     parser.add_argument("--held", type=int, default=24, help="held-out sequences of each kind")
     parser.add_argument("--decode", type=int, default=2048, help="sequences decoded side by side")
     parser.add_argument("--batch", type=int, default=64)
@@ -318,8 +336,9 @@ def parse(argv=None):
     parser.add_argument("--reserve", type=float, default=30, help="of them, for the last measuring")
     parser.add_argument("--until", type=float, default=1.0)
     parser.add_argument("--steps", type=int, help="schedules in steps instead of seconds")
-    parser.add_argument("--choose-count", type=int, default=2048)
-    parser.add_argument("--choose-seconds", type=float, default=22)
+    parser.add_argument("--variants", default="gamma,alpha,gold,rate,data,taps,width,rank")
+    parser.add_argument("--choose-count", type=int, default=1536)
+    parser.add_argument("--choose-seconds", type=float, default=16)
     parser.add_argument("--choose-steps", type=int)
     parser.add_argument("--mtp-count", type=int, default=4096)
     parser.add_argument("--mtp-seconds", type=float, default=100)

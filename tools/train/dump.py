@@ -118,7 +118,9 @@ def parse(argv=None):
     parser.add_argument("--kind", default="files")
     parser.add_argument("--out", required=True)
     parser.add_argument("--layers", help="as --dump-layers; the default is the program's")
-    parser.add_argument("--residual", action="store_true", help="also what an MTP layer learns from")
+    parser.add_argument(
+        "--residual", action="store_true", help="also what an MTP layer learns from"
+    )
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--drafter", default="none", help="the text is the same; it may be faster")
     parser.add_argument("--processes", type=int, default=8)

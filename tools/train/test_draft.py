@@ -13,6 +13,7 @@ import checkpoint
 import decode
 import dflash2
 import draft_run
+import evaluate
 import features
 import test_train
 import texts
@@ -43,7 +44,10 @@ def target():
 
 
 def golden_arrays(folder):
-    about, raw = json.loads((folder / "golden.json").read_text()), (folder / "golden.bin").read_bytes()
+    about, raw = (
+        json.loads((folder / "golden.json").read_text()),
+        (folder / "golden.bin").read_bytes(),
+    )
     types = {"f32": "<f4", "i32": "<i4"}
     return {
         k: np.frombuffer(raw, types[v["dtype"]], int(np.prod(v["shape"])), v["offset"]).reshape(
@@ -190,7 +194,9 @@ def test_every_recipe_gives_gradients(tmp_path, recipe):
 
 def test_chained_guesses_in_training_are_those_that_are_served():
     model, g = target(), torch.Generator().manual_seed(2)
-    ids = torch.randint(0, 590, (2, 15), generator=g)  # within the index's budget: no choice to make
+    ids = torch.randint(
+        0, 590, (2, 15), generator=g
+    )  # within the index's budget: no choice to make
     r, _, _ = model.trunk(ids)
     whole = torch.full((2,), 15), torch.zeros(2, dtype=torch.long)
     n, depth = 11, 3
@@ -221,7 +227,9 @@ def test_an_mtp_layer_learns_and_goes_back_into_its_checkpoint(tmp_path):
     train_mtp.save_mtp(model, tmp_path / "mtp.safetensors")
     train_mtp.merge(tmp_path / "target", tmp_path / "mtp.safetensors", tmp_path / "merged")
     merged, stock = checkpoint.load(tmp_path / "merged"), checkpoint.load(tmp_path / "target")
-    same = [n for (n, a), b in zip(merged.named_parameters(), stock.parameters()) if torch.equal(a, b)]
+    same = [
+        n for (n, a), b in zip(merged.named_parameters(), stock.parameters()) if torch.equal(a, b)
+    ]
     assert same == [n for n, _ in stock.named_parameters() if not n.startswith("mtp.")]
 
 
@@ -231,15 +239,31 @@ def test_the_whole_run_goes_through_in_stages(tmp_path):
     model = Model(Config(**vocab, **test_train.MICRO))
     model.initialize(3)
     checkpoint.save(model, tmp_path / "target")
-    (tmp_path / "tokenizer" / "tokenizer.json").rename(tmp_path / "target" / "tokenizer.json")
+    (tmp_path / "tokenizer" / "tokenizer.json").rename(tmp_path / "data" / "tokenizer.json")
     (tmp_path / "files").mkdir()
     for name in ("a.c", "b.c", "c.c", "d.c", "e.c", "f.c"):
         (tmp_path / "files" / name).write_text("int main(void) { return 0; }\n" * 20)
     common = ["--model", tmp_path / "target", "--data", tmp_path / "data", "--work", tmp_path / "w"]
     common += ["--out", tmp_path / "out", "--length", "48", "--count", "8", "--held", "2"]
     common += ["--decode", "8", "--batch", "4", "--steps", "3", "--choose-count", "4", "--rounded"]
-    common += ["--choose-steps", "1", "--mtp-count", "4", "--compare-count", "4", "--files"]
-    common += [tmp_path / "files", "--draft", json.dumps(DRAFT), "--recipe", json.dumps({"anchors": 4})]
+    common += [
+        "--choose-steps",
+        "1",
+        "--variants",
+        "gamma,taps,rank",
+        "--mtp-count",
+        "4",
+        "--compare-count",
+        "4",
+        "--files",
+    ]
+    common += [
+        tmp_path / "files",
+        "--draft",
+        json.dumps(DRAFT),
+        "--recipe",
+        json.dumps({"anchors": 4}),
+    ]
     common = [str(x) for x in common]
     draft_run.main([*common, "--stages", "text,choose"])
     draft_run.main([*common, "--stages", "train", "--until", "0.5"])
@@ -251,3 +275,12 @@ def test_the_whole_run_goes_through_in_stages(tmp_path):
     assert max(steps) == 3
     result = json.loads((tmp_path / "out" / "compare.json").read_text())
     assert set(result["stock"]) == {"files", "others"} == set(result["tuned"])
+
+
+def test_the_bundled_file_is_read_as_it_runs():
+    model = checkpoint.load(GOLDEN.parents[1] / "models" / "strata-mini.gguf")
+    # A turn of the user, "what does grep do?", and the head of the answer; models/README.md has it.
+    prompt = [6651, 1875, 198, 1938, 270, 1063, 3411, 79, 568, 30, 6652, 198]
+    prompt += [6651, 435, 457, 712, 198, 6653, 273, 6654, 273]
+    answer = [70, 4297, 1227, 82, 1655, 445, 1299, 5278, 13]
+    assert evaluate.generate(model, prompt, len(answer))[len(prompt) :] == answer

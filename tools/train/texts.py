@@ -110,6 +110,7 @@ def own_text(model, rows, prompt, temperature, penalty, batch):
 
 def generate(model, data, count, length, seed, batch, modes=MODES):
     """`count` training sequences: Texts without features, kinds named by mode."""
+    torch.manual_seed(seed)
     rows, prompt = train_prompts(data, count, length, seed)
     mode, temperature, penalty = settings(count, np.random.default_rng(seed + 1), modes)
     forced = np.array([modes[m][2] is None for m in mode])
@@ -125,9 +126,7 @@ def generate(model, data, count, length, seed, batch, modes=MODES):
 def generate_heldout(model, data, each, length, seed, batch, temperature=0.0, penalty=1.1):
     rows, prompt, kinds = heldout_prompts(data, each, length, seed)
     n = len(rows)
-    ids = own_text(
-        model, rows, prompt, np.full(n, temperature), np.full(n, penalty), min(batch, n)
-    )
+    ids = own_text(model, rows, prompt, np.full(n, temperature), np.full(n, penalty), min(batch, n))
     first, last = torch.from_numpy(np.maximum(prompt - 1, 0)), torch.full((n,), length)
     return Texts(ids, first, last, kinds)
 
@@ -145,7 +144,9 @@ def save(texts, path):
 def load(path):
     a = np.load(path)
     ids = torch.from_numpy(a["ids"].astype(np.int64))
-    return Texts(ids, torch.from_numpy(a["first"]), torch.from_numpy(a["last"]), a["kinds"].tolist())
+    return Texts(
+        ids, torch.from_numpy(a["first"]), torch.from_numpy(a["last"]), a["kinds"].tolist()
+    )
 
 
 if __name__ == "__main__":

@@ -131,7 +131,9 @@ def chain_acceptance(model, texts, depth=3, points=6, batch=32):
                 guess = model.mtp_logits(r[:, -1:]).argmax(-1)
                 good &= guess[:, 0] == ids[:, n + 1 + k]
                 hits[k] += good.sum().item()
-                cells, following = torch.cat([cells, r[:, -1:]], 1), torch.cat([following, guess], 1)
+                cells, following = torch.cat([cells, r[:, -1:]], 1), torch.cat(
+                    [following, guess], 1
+                )
             tried += len(ids)
     return {"accepted": [round(h / max(1, tried), 4) for h in hits], "contexts": tried}
 
