@@ -3,13 +3,78 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <string>
 #include <system_error>
 
 #include "base/check.h"
 
 namespace strata {
+namespace {
 
-ThreadPool::ThreadPool(int threads) {
+// The most is longer than what a caller does between two loops of a step. A failure costs what many
+// successes win: a thread that looks in vain keeps a core from the one it waits for.
+constexpr std::chrono::nanoseconds kPatienceMost{50'000};
+constexpr std::chrono::nanoseconds kPatienceLeast{1'000};
+constexpr std::chrono::nanoseconds kPatienceStep{500};
+
+// Looks between two glances at the clock.
+constexpr int kLooks = 8;
+
+void relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+// Cores' worth of time that the control group grants; kThreadsMax where there is no limit.
+int quota_threads() {
+    std::ifstream groups("/proc/self/cgroup");
+    std::string line;
+    while (std::getline(groups, line)) {
+        if (!line.starts_with("0::")) continue;
+        std::ifstream file("/sys/fs/cgroup" + line.substr(3) + "/cpu.max");
+        double quota = 0;
+        double period = 0;
+        if (!(file >> quota >> period) || quota <= 0 || period <= 0) break;  // "max": no number
+        return static_cast<int>(std::min<double>(std::ceil(quota / period), kThreadsMax));
+    }
+    return kThreadsMax;
+}
+
+}  // namespace
+
+void ThreadPool::Signal::wait(std::uint32_t old, std::chrono::nanoseconds& patience) {
+    if (patience.count() > 0) {
+        const auto end = std::chrono::steady_clock::now() + patience;
+        do {
+            for (int i = 0; i < kLooks; ++i) {
+                if (value.load(std::memory_order_acquire) != old) {
+                    patience = std::min(patience + kPatienceStep, kPatienceMost);
+                    return;
+                }
+                relax();
+            }
+        } while (std::chrono::steady_clock::now() < end);
+        patience = std::max(patience / 2, kPatienceLeast);
+    }
+    // Announced before the last look at the value, which wake() may have changed just before it
+    // looked for sleepers: one of the two sees the other.
+    sleepers.fetch_add(1);
+    while (value.load() == old) value.wait(old);
+    sleepers.fetch_sub(1);
+}
+
+void ThreadPool::Signal::wake() {
+    if (sleepers.load() > 0) value.notify_all();
+}
+
+ThreadPool::ThreadPool(int threads)
+    : first_patience_(threads > available_threads() ? std::chrono::nanoseconds{0} : kPatienceLeast),
+      patience_(first_patience_) {
     STRATA_CHECK(threads >= 1 && threads <= kThreadsMax);
     workers_.reserve(static_cast<std::size_t>(threads) - 1);
     for (int thread = 1; thread < threads; ++thread) {
@@ -22,56 +87,48 @@ ThreadPool::ThreadPool(int threads) {
 }
 
 ThreadPool::~ThreadPool() {
-    {
-        const std::lock_guard lock(mutex_);
-        stopping_ = true;
-    }
-    start_.notify_all();
+    stopping_ = true;
+    round_.value.fetch_add(1);
+    round_.wake();
     for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::parallel_for(std::int64_t count, const Body& body) {
+void ThreadPool::parallel_for(std::int64_t count, Body body) {
     if (count <= 0) return;
     if (workers_.empty() || count == 1) {
         body(0, count, 0);
         return;
     }
-    {
-        const std::lock_guard lock(mutex_);
-        STRATA_CHECK(running_ == 0);
-        body_ = &body;
-        count_ = count;
-        running_ = static_cast<int>(workers_.size());
-        ++round_;
-    }
-    start_.notify_all();
+    STRATA_CHECK(running_.load(std::memory_order_relaxed) == 0);
+    body_ = &body;
+    count_ = count;
+    threads_ = size();
+    running_.store(threads_ - 1, std::memory_order_relaxed);
+    const std::uint32_t finished = done_.value.load(std::memory_order_relaxed);
+    round_.value.fetch_add(1);
+    round_.wake();
     run_part(0);
-    std::unique_lock lock(mutex_);
-    finish_.wait(lock, [this] { return running_ == 0; });
+    done_.wait(finished, patience_);
     body_ = nullptr;
 }
 
 void ThreadPool::run_part(int thread) {
-    const std::int64_t begin = count_ * thread / size();
-    const std::int64_t end = count_ * (thread + 1) / size();
+    const std::int64_t begin = count_ * thread / threads_;
+    const std::int64_t end = count_ * (thread + 1) / threads_;
     if (begin < end) (*body_)(begin, end, thread);
 }
 
 void ThreadPool::work(int thread) {
-    std::uint64_t seen = 0;
-    while (true) {
-        {
-            std::unique_lock lock(mutex_);
-            start_.wait(lock, [&] { return stopping_ || round_ != seen; });
-            if (stopping_) return;
-            seen = round_;
-        }
+    std::chrono::nanoseconds patience = first_patience_;
+    // Rounds begin once the constructor is done; each ends after every worker has seen it.
+    for (std::uint32_t seen = 0;; ++seen) {
+        round_.wait(seen, patience);
+        if (stopping_) return;
         run_part(thread);
-        {
-            const std::lock_guard lock(mutex_);
-            --running_;
+        if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            done_.value.fetch_add(1);
+            done_.wake();
         }
-        finish_.notify_one();
     }
 }
 
@@ -79,7 +136,7 @@ int available_threads() {
     cpu_set_t set;
     CPU_ZERO(&set);
     if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-    return std::clamp(CPU_COUNT(&set), 1, kThreadsMax);
+    return std::clamp(std::min(CPU_COUNT(&set), quota_threads()), 1, kThreadsMax);
 }
 
 }  // namespace strata

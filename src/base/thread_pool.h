@@ -1,19 +1,24 @@
 // A fixed set of threads that run one loop together.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
-#include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/function_ref.h"
 
 namespace strata {
 
 inline constexpr int kThreadsMax = 256;
 
 // parallel_for splits a range into one contiguous part a thread, so which thread computes an
-// element never changes how it is computed. The caller's thread takes part; waiting threads sleep.
+// element never changes how it is computed. The caller's thread takes part. A thread that waits
+// looks without sleeping for a moment, so that loops that follow each other start within a
+// microsecond, and then sleeps: an idle pool takes no time. The moment shrinks when it was not
+// enough, as where other processes hold the cores, and there is none where there are more threads
+// than cores.
 // One parallel_for at a time; calls from inside a body are not allowed.
 class ThreadPool {
   public:
@@ -27,26 +32,41 @@ class ThreadPool {
     int size() const { return static_cast<int>(workers_.size()) + 1; }
 
     // Runs body(begin, end, thread) over disjoint parts that cover [0, count), thread in
-    // [0, size()); returns when all are done. Empty parts are not run.
-    using Body = std::function<void(std::int64_t begin, std::int64_t end, int thread)>;
-    void parallel_for(std::int64_t count, const Body& body);
+    // [0, size()); returns when all are done. Empty parts are not run. Allocates nothing.
+    using Body = FunctionRef<void(std::int64_t begin, std::int64_t end, int thread)>;
+    void parallel_for(std::int64_t count, Body body);
 
   private:
+    // A number that one side changes and the other waits for.
+    struct alignas(64) Signal {
+        std::atomic<std::uint32_t> value = 0;
+        std::atomic<int> sleepers = 0;
+
+        // Returns once value is no longer `old`. `patience` is how long it looks before it sleeps,
+        // and learns from what came of it.
+        void wait(std::uint32_t old, std::chrono::nanoseconds& patience);
+        // After a change: wakes who sleeps.
+        void wake();
+    };
+
     void work(int thread);
     void run_part(int thread);
 
     std::vector<std::thread> workers_;
-    std::mutex mutex_;
-    std::condition_variable start_;
-    std::condition_variable finish_;
+    const std::chrono::nanoseconds first_patience_;  // 0: none, ever
+    std::chrono::nanoseconds patience_;              // the caller's
+    // Written between loops, when no worker reads them.
     const Body* body_ = nullptr;
     std::int64_t count_ = 0;
-    std::uint64_t round_ = 0;
-    int running_ = 0;
+    int threads_ = 1;
     bool stopping_ = false;
+    Signal round_;  // value: loops started
+    Signal done_;   // value: loops finished
+    alignas(64) std::atomic<int> running_ = 0;
 };
 
-// Cores that this process may run on, at least 1 and at most kThreadsMax.
+// Cores that this process may run on (its affinity, and the quota of its control group), at least 1
+// and at most kThreadsMax.
 int available_threads();
 
 }  // namespace strata

@@ -1,13 +1,17 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <ctime>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 namespace strata {
@@ -82,6 +86,44 @@ TEST(ThreadPool, pools_start_and_stop_whether_or_not_they_worked) {
             4, [&](std::int64_t begin, std::int64_t, int) { sum += static_cast<int>(begin); });
         EXPECT_EQ(sum, 6);
     }
+}
+
+// A wait that never gave its core away would take the scheduler's whole turn, some milliseconds, a
+// loop; the alarm ends the child long before 4000 of those.
+TEST(ThreadPool, more_threads_than_cores_finish_their_loops) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::alarm(20);
+        cpu_set_t all;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        if (::sched_getaffinity(0, sizeof(all), &all) != 0) ::_exit(9);
+        int core = 0;
+        while (!CPU_ISSET(core, &all)) ++core;
+        CPU_SET(core, &one);
+        if (::sched_setaffinity(0, sizeof(one), &one) != 0) ::_exit(9);
+        if (available_threads() != 1) ::_exit(2);
+        ThreadPool pool(8);
+        std::atomic<std::int64_t> done = 0;
+        for (int round = 0; round < 4000; ++round) {
+            pool.parallel_for(
+                8, [&](std::int64_t begin, std::int64_t end, int) { done += end - begin; });
+        }
+        ::_exit(done == 8 * 4000 ? 0 : 1);
+    }
+    ASSERT_GT(child, 0);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(ThreadPool, threads_that_wait_for_long_take_no_time) {
+    ThreadPool pool(3);
+    pool.parallel_for(3, [](std::int64_t, std::int64_t, int) {});
+    const std::clock_t before = std::clock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    const auto spent = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+    EXPECT_LT(spent, 0.05);
 }
 
 // Sanitizers map more address space than a limit leaves.
