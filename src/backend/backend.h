@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include "backend/cpu/instructions.h"
 #include "base/result.h"
 #include "device/device.h"
 #include "op/table.h"
@@ -17,9 +19,12 @@ struct Backend {
 
 struct BackendOptions {
     int threads = 0;  // 0: all cores that this process may use
+    // Nothing: the fastest that the machine has. Tests ask for the others.
+    std::optional<cpu::Instructions> instructions = std::nullopt;
 };
 
-// The CPU backend, which every machine has. Error: a thread count outside [0, kThreadsMax].
+// The CPU backend, which every machine has. Errors: a thread count outside [0, kThreadsMax];
+// instructions that the machine has not.
 Result<Backend> make_cpu_backend(const BackendOptions& options);
 
 // The CUDA device of this number. Its table has no function for most ops: those are null. Errors:

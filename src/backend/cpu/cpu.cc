@@ -47,7 +47,7 @@ std::byte* new_zeros(std::size_t bytes) {
 
 class Device final : public device::Device {
   public:
-    explicit Device(int threads) : shared_(threads) {}
+    Device(int threads, Instructions instructions) : shared_(threads, instructions) {}
 
     std::string_view name() const override { return "CPU"; }
 
@@ -99,8 +99,8 @@ class Device final : public device::Device {
 
 }  // namespace
 
-std::unique_ptr<device::Device> make_device(int threads) {
-    return std::make_unique<Device>(threads);
+std::unique_ptr<device::Device> make_device(int threads, Instructions instructions) {
+    return std::make_unique<Device>(threads, instructions);
 }
 
 op::Table op_table() {

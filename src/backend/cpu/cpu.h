@@ -3,13 +3,14 @@
 
 #include <memory>
 
+#include "backend/cpu/instructions.h"
 #include "device/device.h"
 #include "op/table.h"
 
 namespace strata::cpu {
 
-// `threads` >= 1 run each op together.
-std::unique_ptr<device::Device> make_device(int threads);
+// `threads` >= 1 run each op together. The machine must have `instructions`.
+std::unique_ptr<device::Device> make_device(int threads, Instructions instructions);
 
 op::Table op_table();
 

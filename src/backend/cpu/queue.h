@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <mutex>
 #include <vector>
 
+#include "backend/cpu/instructions.h"
 #include "base/thread_pool.h"
 #include "device/device.h"
 #include "device/tensor.h"
@@ -43,10 +43,11 @@ class Arena {
     std::size_t taken_ = 0;  // of all blocks, since reset
 };
 
-// One parallel_for at a time, whichever queue asks.
+// What all queues of a device share. One parallel_for at a time, whichever queue asks.
 struct SharedPool {
-    explicit SharedPool(int threads) : pool(threads) {}
+    SharedPool(int threads, Instructions set) : pool(threads), instructions(set) {}
     ThreadPool pool;
+    const Instructions instructions;
     std::mutex mutex;
 };
 
@@ -57,6 +58,7 @@ class Queue final : public device::Queue {
     void wait() override {}  // ops have run when their call returns
 
     int threads() const { return shared_.pool.size(); }
+    Instructions instructions() const { return shared_.instructions; }
 
     // Uninitialized memory until the next op of this queue.
     template <typename T>
@@ -76,10 +78,8 @@ class Queue final : public device::Queue {
             body(std::int64_t{0}, count, 0);
             return;
         }
-        // A reference fits in std::function without an allocation.
-        const ThreadPool::Body whole = std::cref(body);
         const std::lock_guard lock(shared_.mutex);
-        shared_.pool.parallel_for(count, whole);
+        shared_.pool.parallel_for(count, body);
     }
 
   private:
