@@ -9,11 +9,11 @@ FLOORS = (0.0, 0.5, 0.75)
 
 
 @torch.no_grad()
-def guesses(model, texts, chunk=64, batch=8):
+def guesses(model, texts, rows=None, chunk=64, batch=8):
     """(accepted [N,T]: leading right guesses of the block at each anchor, -1 where none was asked
     for; confidence [N,T,b-1]; found [N,T,b-1]: the right token is a candidate), on the CPU.
     """
-    rows, device = model.config.block_size, model.head.device
+    rows, device = rows or model.config.block_size, model.head.device
     n, length = texts.ids.shape
     accepted = torch.full((n, length), -1)
     confidence = torch.zeros(n, length, rows - 1)
@@ -25,7 +25,7 @@ def guesses(model, texts, chunk=64, batch=8):
         for start in range(int(first.min()), length - rows, chunk):
             anchors = torch.arange(start, min(start + chunk, length - rows)).expand(len(ids), -1)
             tokens = ids.gather(1, anchors).to(device)
-            path, sure, candidates, _, _ = model.walk(taps, anchors.to(device), tokens)
+            path, sure, candidates, _, _ = model.walk(taps, anchors.to(device), tokens, rows)
             want = ids.gather(1, (anchors.unsqueeze(-1) + step).flatten(1)).view(*path.shape)
             right = (path.cpu() == want).long().cumprod(-1).sum(-1)
             asked = (anchors >= first.unsqueeze(-1)) & (anchors + rows <= last.unsqueeze(-1))
@@ -51,27 +51,27 @@ def windows(accepted, confidence, floor, most):
     return count, tokens, offered
 
 
-def measure(model, texts, brief=False):
-    """Per kind and for all: tokens a window at several floors, share of windows whose first k
-    guesses are right, share of rows whose right token is a candidate.
+def measure(model, texts, brief=False, rows=None):
+    """Per kind and for all, with blocks of `rows`: tokens a window at several floors, share of
+    windows whose first k guesses are right, share of rows whose right token is a candidate.
     """
     was = model.training
     model.eval()
-    accepted, confidence, found = guesses(model, texts)
+    accepted, confidence, found = guesses(model, texts, rows)
     model.train(was)
     out, most = {}, confidence.shape[-1]
     for kind in ["all", *([] if brief else sorted(set(texts.kinds)))]:
-        rows = [i for i, k in enumerate(texts.kinds) if kind in ("all", k)]
-        part, asked = accepted[rows], accepted[rows] >= 0
+        some = [i for i, k in enumerate(texts.kinds) if kind in ("all", k)]
+        part, asked = accepted[some], accepted[some] >= 0
         if not asked.any():
             continue
         by_position = [(part[asked] >= k).float().mean().item() for k in range(1, most + 1)]
         value = {"accepted": [round(x, 4) for x in by_position]}
         for floor in FLOORS:
-            count, tokens, offered = windows(part, confidence[rows], floor, most)
+            count, tokens, offered = windows(part, confidence[some], floor, most)
             value[f"tokens_per_window_{floor}"] = round(tokens / max(1, count), 3)
             value[f"offered_{floor}"] = round(offered / max(1, count), 3)
         if not brief:
-            value["candidates"] = [round(x, 4) for x in found[rows][asked].float().mean(0).tolist()]
+            value["candidates"] = [round(x, 4) for x in found[some][asked].float().mean(0).tolist()]
         out[kind] = value
     return out["all"] if brief else out

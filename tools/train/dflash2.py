@@ -206,9 +206,9 @@ class Selector(nn.Module):
         return unary + (left.unsqueeze(-2) * right).sum(-1)
 
 
-def attention_mask(anchors, rows, length, window):
+def attention_mask(anchors, rows, length, window, sizes=None):
     """Bool [B, 1, A*b, T + A*b]: context before the anchor and inside each row's window, and the
-    whole of the row's own block.
+    whole of the row's own block. `sizes` [B,A] are smaller blocks: rows past one are not there.
     """
     count = anchors.shape[1]
     position = (anchors.unsqueeze(-1) + torch.arange(rows, device=anchors.device)).flatten(1)
@@ -217,6 +217,9 @@ def attention_mask(anchors, rows, length, window):
     first = anchors.repeat_interleave(rows, 1).unsqueeze(-1)
     context = (cell < first) & (position.unsqueeze(-1) - cell < window)
     own = (block.unsqueeze(-1) == block).expand(len(anchors), -1, -1)
+    if sizes is not None:
+        row = torch.arange(count * rows, device=anchors.device) % rows
+        own = own & (row < sizes.repeat_interleave(rows, 1)).unsqueeze(1)
     return torch.cat([context, own], -1).unsqueeze(1)
 
 
@@ -235,9 +238,10 @@ class DFlash2(nn.Module):
         self.register_buffer("embedding", embedding.detach().float(), persistent=False)
         self.register_buffer("head", head.detach().float(), persistent=False)
 
-    def forward(self, features, anchors, tokens, rows):
+    def forward(self, features, anchors, tokens, rows, sizes=None):
         """features [B,T,taps*hidden] of positions 0..T-1, anchors [B,A] positions and their tokens
-        [B,A] -> z [B,A,rows,hidden] after the final norm.
+        [B,A] -> z [B,A,rows,hidden] after the final norm. With `sizes` [B,A] the first sizes rows
+        of a block are those of a block of that size, and the others mean nothing.
         """
         d = self.config
         limit = torch.finfo(torch.float16).max
@@ -248,7 +252,7 @@ class DFlash2(nn.Module):
         h = F.embedding(ids, self.embedding)
         position = anchors.unsqueeze(-1) + torch.arange(rows, device=anchors.device)
         cells = torch.arange(c.shape[1], device=c.device).expand(len(c), -1)
-        mask = attention_mask(anchors, rows, c.shape[1], d.sliding_window)
+        mask = attention_mask(anchors, rows, c.shape[1], d.sliding_window, sizes)
         for layer in self.layers:
             h = layer(h, position, c, cells, mask)
         return self.norm(h)

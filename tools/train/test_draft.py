@@ -97,6 +97,21 @@ def test_a_block_sees_its_context_and_itself_alone():
         assert mask[row].nonzero().flatten().tolist() == context + own
 
 
+def test_a_smaller_block_inside_a_large_one_is_that_block():
+    model = target()
+    data = cycle(model)
+    options = train_draft.parse(["--target", "", "--run", "", "--out", ""])
+    options.draft = {**DRAFT, "target_layer_ids": (0, 1, 3)}
+    draft, taps = train_draft.new_draft(model, 599, options), data.taps((0, 1, 3))
+    anchors = torch.tensor([[9, 30]] * 4)
+    tokens = data.ids.gather(1, anchors)
+    both = draft(taps, anchors, tokens, 4, torch.tensor([[3, 4]] * 4))
+    small, large = (draft(taps, anchors, tokens, rows) for rows in (3, 4))
+    assert (both[:, 0, :3] - small[:, 0]).abs().max() < 1e-5
+    assert (both[:, 1] - large[:, 1]).abs().max() < 1e-5
+    assert (small[:, 0] - large[:, 0, :3]).abs().max() > 1e-3
+
+
 def test_windows_are_walked_as_a_verifier_walks():
     accepted = torch.tensor([[-1, 2, 0, 0, 1, 3, 0, 0, 0, -1]])
     sure = torch.ones(1, 10, 3)

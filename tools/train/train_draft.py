@@ -38,6 +38,7 @@ class Recipe:
     adam: float = 1.0  # times the rates above
     decay_from: float = 0.5
     warmup: float = 0.02
+    whole: float = 0.4  # share of blocks of the full size; the others are of any smaller size
     anchors: int = 64  # blocks a sequence
     batch: int = 64  # sequences a step
 
@@ -83,13 +84,21 @@ def sample_anchors(first, last, length, count, generator):
     return anchors, keys >= 0
 
 
-def block_loss(model, recipe, taps, ids, last, anchors, real):
+def sample_sizes(shape, rows, whole, generator):
+    """Rows of each block, 2 to `rows`: a draft of fewer guesses runs a smaller block, which is
+    another computation.
+    """
+    sizes = torch.randint(2, rows + 1, shape, generator=generator)
+    return torch.where(torch.rand(shape, generator=generator) < whole, rows, sizes)
+
+
+def block_loss(model, recipe, taps, ids, last, anchors, real, sizes):
     """Losses of the blocks at `anchors`: (to minimise, unary, selector, share of covered rows)."""
     rows = model.config.block_size
-    z = model(taps, anchors, ids.gather(1, anchors), rows)[:, :, 1:]
+    z = model(taps, anchors, ids.gather(1, anchors), rows, sizes)[:, :, 1:]
     guess = torch.arange(1, rows, device=ids.device)
     position = anchors.unsqueeze(-1) + guess
-    inside = (position < last.view(-1, 1, 1)) & real.unsqueeze(-1)
+    inside = (position < last.view(-1, 1, 1)) & real.unsqueeze(-1) & (guess < sizes.unsqueeze(-1))
     position = position.clamp(max=ids.shape[1] - 1)
     flat = ids.gather(1, position.flatten(1)).view_as(position)
     before = ids.gather(1, (position - 1).flatten(1)).view_as(position)
@@ -165,7 +174,8 @@ class Run:
         first, last = data.first[rows], data.last[rows]
         anchors, real = sample_anchors(first, last, data.ids.shape[1], self.recipe.anchors, g)
         taps = data.taps(self.model.config.target_layer_ids, rows)
-        batch = (t.to(self.device) for t in (taps, data.ids[rows], last, anchors, real))
+        sizes = sample_sizes(anchors.shape, self.model.config.block_size, self.recipe.whole, g)
+        batch = (t.to(self.device) for t in (taps, data.ids[rows], last, anchors, real, sizes))
         parts = self.loss(self.model, self.recipe, *batch)
         parts[0].backward()
         share = rate(self.progress, self.recipe)
