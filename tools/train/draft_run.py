@@ -212,7 +212,7 @@ def stage_train(lab):
     if run.step == 0:
         run.log(shape=dflash2.to_public(model.config), recipe=recipe.__dict__)
     left = a.seconds - (time.time() - lab.began) - a.reserve
-    train_draft.train(run, pools, held, a.until, left, a.steps)
+    train_draft.train(run, pools, held, a.until, left, a.steps, eval_every=80)
     score = {"held": acceptance.measure(run.model, held)}
     for rows in (4, 6):
         if rows < model.config.block_size:

@@ -256,8 +256,9 @@ def compile_loss():
     def loss(*values):
         if not state:
             try:
+                compiled(*values)[0].backward()
+                values[0].zero_grad(set_to_none=True)
                 state["use"] = compiled
-                return compiled(*values)
             except Exception as e:
                 print(f"not compiled: {e!r:.2000}", flush=True)
                 state["use"] = block_loss
