@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "strata/engine.h"
 #include "strata/result.h"
@@ -58,5 +60,48 @@ struct AgreementRequest {
 // Runs both models over the same tokens. Holds one window's logits of the other model: window *
 // vocabulary floats. Errors: as for perplexity; models of different vocabularies or tokenizers.
 Result<Agreement> agreement(const AgreementRequest& request, const EvalProgress& progress = {});
+
+// Texts of one kind: "code", "prose".
+struct TextKind {
+    std::string name;
+    std::string text;
+};
+
+// Prompts, each continued without a drafter and then with every one of `draftings`.
+struct DraftTrialRequest {
+    std::vector<TextKind> kinds;      // what prompts are cut from; empty: random tokens
+    std::int64_t prompts = 10;        // of each kind, spread evenly over its text
+    std::int64_t prompt_tokens = 64;  // of each
+    std::int64_t max_tokens = 64;     // generated after each
+    Sampling sampling;                // prompt i of all is drawn with seed + i
+    std::vector<Drafting> draftings;
+};
+
+// The first token that is not what it is without a drafter.
+struct TextDifference {
+    std::int64_t prompt = 0;    // of its kind, counted from 0
+    std::int64_t position = 0;  // among the generated tokens; the shorter text's end where one ends
+    std::int32_t wanted = -1;   // -1: the text has ended
+    std::int32_t found = -1;
+};
+
+// One drafting on one kind of text. The first trial of a kind is without a drafter.
+struct DraftTrial {
+    std::string kind;
+    Drafting drafting;
+    std::int64_t prompts = 0;
+    std::int64_t tokens = 0;  // generated
+    double decode_ms = 0;
+    DraftCounts counts;
+    std::int64_t different =
+        0;  // prompts whose text is not that without a drafter: 0 if all is well
+    std::optional<TextDifference> first;
+};
+
+// Trials of a kind take turns on each prompt, so that a machine's slow moments fall on all. Errors:
+// a text too short for the prompts or no tokenizer for it, options out of range, a drafter that is
+// not loaded.
+Result<std::vector<DraftTrial>> draft_trials(Engine& engine, const DraftTrialRequest& request,
+                                             const EvalProgress& progress = {});
 
 }  // namespace strata

@@ -89,7 +89,7 @@ Status set_target_keys(const ConvertOptions& options, const dflash::Config& conf
     } else {
         STRATA_ASSIGN(const model::Config target, take_target(options.target, writer));
         if (Status status = dflash::check_target(config, target); !status.ok()) {
-            return STRATA_ERROR("'", options.directory, "': ", status.error().message);
+            return STRATA_ERROR(quote(options.directory), ": ", status.error().message);
         }
     }
     writer.set("tokenizer.ggml.mask_token_id",

@@ -7,15 +7,15 @@
 
 #include "base/text.h"
 #include "convert/fields.h"
+#include "model/limits.h"
 
 namespace strata::convert {
 namespace {
 
-// Far above every published draft and small enough that products of two cannot wrap.
-constexpr std::int64_t kWidthMax = std::int64_t{1} << 24;
-constexpr std::int64_t kLayersMax = 4096;
-constexpr std::int64_t kContextMax = model::kContextMax;
-constexpr std::int64_t kTapsMax = 256;
+using model::kContextMax;
+using model::kKernelMax;
+using model::kLayersMax;
+using model::kWidthMax;
 
 // The objects in which a key may stand: the first that has it is asked.
 class Homes {
@@ -156,7 +156,7 @@ Status read_block(const Homes& homes, dflash::Config& c) {
     STRATA_TRY(homes.expect("selector_vocab_size", static_cast<double>(c.vocabulary)));
     STRATA_TRY(homes.read("block_size", 2, dflash::kBlockMax, c.block_size));
     STRATA_TRY(homes.read("mask_token_id", 0, c.vocabulary - 1, c.mask_token));
-    STRATA_TRY(homes.read("conv_kernel_size", 1, kTapsMax, c.conv_taps));
+    STRATA_TRY(homes.read("conv_kernel_size", 1, kKernelMax, c.conv_taps));
     STRATA_TRY(homes.read("conv_group_size", 1, kWidthMax, c.conv_group));
     STRATA_TRY(homes.read("selector_rank", 1, kWidthMax, c.selector_rank));
     return homes.read("selector_top_k", 1, dflash::kCandidatesMax, c.candidates);

@@ -34,14 +34,14 @@ std::string integer_wanted(std::int64_t low, std::int64_t high) {
 Result<json> read_json_object(const std::string& path) {
     STRATA_ASSIGN(const MappedFile file, MappedFile::open(path));
     if (file.bytes().size() > kJsonBytesMax) {
-        return STRATA_ERROR("'", path, "' has ", file.bytes().size(), " bytes, wanted at most ",
+        return STRATA_ERROR(quote(path), " has ", file.bytes().size(), " bytes, wanted at most ",
                             kJsonBytesMax);
     }
     const auto* text = reinterpret_cast<const char*>(file.bytes().data());
     json value = json::parse(text, text + file.bytes().size(), nullptr, false);
-    if (value.is_discarded()) return STRATA_ERROR("'", path, "' is not JSON");
+    if (value.is_discarded()) return STRATA_ERROR(quote(path), " is not JSON");
     if (!value.is_object()) {
-        return STRATA_ERROR("'", path, "' holds JSON of type ", value.type_name(),
+        return STRATA_ERROR(quote(path), " holds JSON of type ", value.type_name(),
                             ", wanted an object");
     }
     return value;
@@ -69,7 +69,7 @@ const json* Fields::find(std::string_view key) const {
 }
 
 std::string Fields::name(std::string_view key) const {
-    return concat("'", where_, "': ", prefix_, key);
+    return concat(quote(where_), ": ", prefix_, key);
 }
 
 Error Fields::wrong(std::string_view key, std::string_view wanted) const {

@@ -8,19 +8,22 @@
 
 #include "base/text.h"
 #include "convert/fields.h"
+#include "model/limits.h"
 
 namespace strata::convert {
 namespace {
 
-// Far above every published model and small enough that products of two cannot wrap.
-constexpr std::int64_t kWidthMax = std::int64_t{1} << 24;
-constexpr std::int64_t kLayersMax = 4096;
-constexpr std::int64_t kContextMax = model::kContextMax;
-constexpr std::int64_t kExpertsMax = 4096;
-constexpr std::int64_t kExpertsActiveMax = 64;
-constexpr std::int64_t kKernelMax = 256;
-constexpr std::int64_t kStreamsMax = 256;
-constexpr std::int64_t kNgramSizeMax = 16;
+using model::kContextMax;
+using model::kExpertsActiveMax;
+using model::kExpertsMax;
+using model::kKernelMax;
+using model::kLayersMax;
+using model::kNgramHeadsMax;
+using model::kNgramSizeMax;
+using model::kStreamsMax;
+using model::kWidthMax;
+
+// Above every published model, and small enough that products of two cannot wrap.
 constexpr std::int64_t kNgramBaseMax = std::int64_t{1} << 40;
 constexpr std::int64_t kBudgetMax = std::int64_t{1} << 30;
 constexpr std::int64_t kSeedMax = std::int64_t{1} << 62;
@@ -208,10 +211,10 @@ Status read_ngram(const Fields& text, HfConfig& config) {
     ngram.layer = ids[0] - 1;
     STRATA_ASSIGN(const std::int64_t size, text.integer("ngram_size", 2, kNgramSizeMax));
     ngram.size = static_cast<int>(size);
-    STRATA_TRY(read(text, "heads_per_ngram", kKernelMax, ngram.heads_per_ngram));
+    STRATA_TRY(read(text, "heads_per_ngram", kNgramHeadsMax, ngram.heads_per_ngram));
     STRATA_TRY(read(text, "ple_conv_kernel_size", kKernelMax, ngram.kernel));
-    if (ngram.heads() > kKernelMax) {
-        return text.wrong("heads_per_ngram", concat("at most ", kKernelMax, " heads in all"));
+    if (ngram.heads() > kNgramHeadsMax) {
+        return text.wrong("heads_per_ngram", concat("at most ", kNgramHeadsMax, " heads in all"));
     }
     STRATA_ASSIGN(const std::int64_t width, text.integer("ple_embed_dim", 1, kWidthMax));
     if (width % ngram.heads() != 0) {
@@ -295,7 +298,7 @@ Result<HfConfig> read_config(const std::string& path) {
         STRATA_ASSIGN(config.image_token, home->integer("image_token_id", 0, c.vocabulary - 1));
     }
     if (Status status = model::validate(c); !status.ok()) {
-        return STRATA_ERROR("'", path, "': ", status.error().message);
+        return STRATA_ERROR(quote(path), ": ", status.error().message);
     }
     return config;
 }

@@ -49,12 +49,12 @@ Result<Source> Source::create(const safetensors::Checkpoint& checkpoint) {
         kTextPrefixes.begin(), kTextPrefixes.end(),
         [&](std::string_view p) { return checkpoint.find(concat(p, kEmbedding)) != nullptr; });
     if (prefix == kTextPrefixes.end() && source.has_mtp()) {
-        return STRATA_ERROR("'", checkpoint.directory(),
-                            "' holds an MTP layer without its model (no tensor ends in ",
-                            kEmbedding, "); this version converts the MTP layer with its model");
+        return STRATA_ERROR(quote(checkpoint.directory()),
+                            " holds an MTP layer without its model (no tensor ends in ", kEmbedding,
+                            "); this version converts the MTP layer with its model");
     }
     if (prefix == kTextPrefixes.end()) {
-        return STRATA_ERROR("'", checkpoint.directory(), "' has no tensor 'model.language_model.",
+        return STRATA_ERROR(quote(checkpoint.directory()), " has no tensor 'model.language_model.",
                             kEmbedding, "' and no 'model.", kEmbedding,
                             "', wanted a checkpoint of the text model");
     }
@@ -69,7 +69,7 @@ Result<Source> Source::create_draft(const safetensors::Checkpoint& checkpoint) {
         source.text_ = prefix;
         return source;
     }
-    return STRATA_ERROR("'", checkpoint.directory(), "' has no tensor '", kFusion,
+    return STRATA_ERROR(quote(checkpoint.directory()), " has no tensor '", kFusion,
                         "' and no 'model.", kFusion, "', wanted a checkpoint of a DFlash2 draft");
 }
 
@@ -91,7 +91,7 @@ const Tensor* Source::find(const std::string& full_name) const {
 Result<const Tensor*> Source::want(const std::string& full_name, const std::vector<Shape>& shapes) {
     const Tensor* tensor = checkpoint_->find(full_name);
     if (tensor == nullptr) {
-        return STRATA_ERROR("'", checkpoint_->directory(), "' has no tensor '", full_name,
+        return STRATA_ERROR(quote(checkpoint_->directory()), " has no tensor '", full_name,
                             "', wanted one of shape ", shape_text(shapes[0]));
     }
     if (!is_float(tensor->dtype)) {
@@ -110,7 +110,7 @@ Result<std::vector<std::uint64_t>> Source::want_ints(const std::string& full_nam
                                                      std::uint64_t count) {
     const Tensor* tensor = checkpoint_->find(full_name);
     if (tensor == nullptr) {
-        return STRATA_ERROR("'", checkpoint_->directory(), "' has no tensor '", full_name,
+        return STRATA_ERROR(quote(checkpoint_->directory()), " has no tensor '", full_name,
                             "', wanted it beside the hash's other constants");
     }
     if (tensor->shape != Shape{count}) {

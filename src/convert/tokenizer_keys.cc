@@ -28,7 +28,7 @@ Result<std::string> read_text(const std::string& path) {
     if (!exists(path)) return std::string();
     STRATA_ASSIGN(const MappedFile file, MappedFile::open(path));
     if (file.bytes().size() > kTokenizerBytesMax) {
-        return STRATA_ERROR("'", path, "' has ", file.bytes().size(), " bytes, wanted at most ",
+        return STRATA_ERROR(quote(path), " has ", file.bytes().size(), " bytes, wanted at most ",
                             kTokenizerBytesMax);
     }
     return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
@@ -42,7 +42,7 @@ void set_optional(gguf::Writer& writer, std::string_view key, std::optional<std:
 Status pad_vocabulary(const std::string& path, const HfConfig& config, Vocabulary& vocabulary) {
     const auto wanted = static_cast<std::size_t>(config.model.vocabulary);
     if (vocabulary.tokens.size() > wanted) {
-        return STRATA_ERROR("'", path, "' has ", vocabulary.tokens.size(),
+        return STRATA_ERROR(quote(path), " has ", vocabulary.tokens.size(),
                             " tokens, wanted at most the model's vocabulary of ", wanted);
     }
     while (vocabulary.tokens.size() < wanted) {
@@ -67,7 +67,7 @@ Result<NamedIds> set_vocabulary(const std::string& directory, const HfConfig& co
     STRATA_ASSIGN(const std::string json, read_text(path));
     STRATA_ASSIGN(const std::string settings, read_text(directory + "/tokenizer_config.json"));
     Result<Vocabulary> parsed = vocabulary_from_json(json, settings);
-    if (!parsed.ok()) return STRATA_ERROR("'", path, "': ", parsed.error().message);
+    if (!parsed.ok()) return STRATA_ERROR(quote(path), ": ", parsed.error().message);
     Vocabulary vocabulary = std::move(parsed).value();
     STRATA_TRY(pad_vocabulary(path, config, vocabulary));
     // The file wins over tokenizer_config.json, as in the reference.

@@ -80,8 +80,8 @@ Type unchecked(const TypeChoice& choice, const model::TensorSpec& spec) {
 Result<Type> parse_type(std::string_view text) {
     const quant::TypeInfo* info = quant::find_type(text);
     if (info == nullptr || info->encode == nullptr) {
-        return STRATA_ERROR("'", text,
-                            "' is no type that tensors can be written in, wanted one of ",
+        return STRATA_ERROR(quote(text),
+                            " is no type that tensors can be written in, wanted one of ",
                             writable_types());
     }
     return info->type;

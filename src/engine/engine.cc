@@ -168,7 +168,7 @@ const ModelInfo& Engine::info() const { return parts_->info; }
 namespace {
 
 Error no_tokenizer(const EngineOptions& options) {
-    return STRATA_ERROR("'", options.model, "' has no tokenizer, wanted one to read text");
+    return STRATA_ERROR(quote(options.model), " has no tokenizer, wanted one to read text");
 }
 
 }  // namespace

@@ -12,15 +12,19 @@ namespace {
 
 constexpr std::string_view kModelKey = "tokenizer.ggml.model";
 
-std::optional<std::uint64_t> optional_uint(const gguf::File& file, std::string_view key) {
-    const gguf::Value* value = file.find(key);
-    return value == nullptr ? std::nullopt : value->as_uint();
+using OptionalUint = std::optional<std::uint64_t>;
+
+// A key that may be missing, but must be of its type if it is there.
+Result<OptionalUint> optional_uint(const gguf::File& file, std::string_view key) {
+    if (file.find(key) == nullptr) return OptionalUint();
+    STRATA_ASSIGN(const std::uint64_t value, gguf::require_uint(file, key));
+    return OptionalUint(value);
 }
 
-std::string optional_string(const gguf::File& file, std::string_view key) {
-    const gguf::Value* value = file.find(key);
-    const auto text = value == nullptr ? std::nullopt : value->as_string();
-    return text ? std::string(*text) : std::string();
+Result<std::string> string_or_empty(const gguf::File& file, std::string_view key) {
+    if (file.find(key) == nullptr) return std::string();
+    STRATA_ASSIGN(const std::string_view text, gguf::require_string(file, key));
+    return std::string(text);
 }
 
 Result<std::vector<std::string>> strings(const gguf::File& file, std::string_view key) {
@@ -28,38 +32,48 @@ Result<std::vector<std::string>> strings(const gguf::File& file, std::string_vie
     return std::vector<std::string>(views.begin(), views.end());
 }
 
+Status read_special_tokens(const gguf::File& file, GgufVocabulary& to) {
+    STRATA_ASSIGN(to.bos_token_id, optional_uint(file, "tokenizer.ggml.bos_token_id"));
+    STRATA_ASSIGN(to.eos_token_id, optional_uint(file, "tokenizer.ggml.eos_token_id"));
+    STRATA_ASSIGN(to.eot_token_id, optional_uint(file, "tokenizer.ggml.eot_token_id"));
+    STRATA_ASSIGN(to.padding_token_id, optional_uint(file, "tokenizer.ggml.padding_token_id"));
+    STRATA_ASSIGN(to.unknown_token_id, optional_uint(file, "tokenizer.ggml.unknown_token_id"));
+    constexpr std::string_view kAddKey = "tokenizer.ggml.add_bos_token";
+    if (file.find(kAddKey) == nullptr) return Ok{};
+    STRATA_ASSIGN(to.add_bos_token, gguf::require_bool(file, kAddKey));
+    return Ok{};
+}
+
+Status read_vocabulary(const gguf::File& file, GgufVocabulary& to) {
+    STRATA_ASSIGN(to.pre, string_or_empty(file, "tokenizer.ggml.pre"));
+    STRATA_ASSIGN(to.tokens, strings(file, "tokenizer.ggml.tokens"));
+    STRATA_ASSIGN(to.merges, strings(file, "tokenizer.ggml.merges"));
+    STRATA_ASSIGN(to.chat_template, string_or_empty(file, "tokenizer.chat_template"));
+    STRATA_TRY(read_special_tokens(file, to));
+    constexpr std::string_view kKindsKey = "tokenizer.ggml.token_type";
+    if (file.find(kKindsKey) == nullptr) return Ok{};
+    STRATA_ASSIGN(const auto kinds, gguf::require_ints(file, kKindsKey));
+    for (const std::int64_t kind : kinds) {
+        to.token_type.push_back(
+            static_cast<std::int32_t>(std::clamp<std::int64_t>(kind, INT32_MIN, INT32_MAX)));
+    }
+    return Ok{};
+}
+
 }  // namespace
 
 Result<std::optional<Tokenizer>> tokenizer_of(const gguf::File& file, std::int64_t vocabulary) {
-    const std::string model = optional_string(file, kModelKey);
+    STRATA_ASSIGN(const std::string model, string_or_empty(file, kModelKey));
     if (model.empty() || model == "none" || model == "no_vocab") return std::optional<Tokenizer>();
     GgufVocabulary source;
     source.model = model;
-    source.pre = optional_string(file, "tokenizer.ggml.pre");
-    STRATA_ASSIGN(source.tokens, strings(file, "tokenizer.ggml.tokens"));
-    STRATA_ASSIGN(source.merges, strings(file, "tokenizer.ggml.merges"));
-    if (file.find("tokenizer.ggml.token_type") != nullptr) {
-        STRATA_ASSIGN(const auto kinds, gguf::require_ints(file, "tokenizer.ggml.token_type"));
-        for (const std::int64_t kind : kinds) {
-            source.token_type.push_back(
-                static_cast<std::int32_t>(std::clamp<std::int64_t>(kind, INT32_MIN, INT32_MAX)));
-        }
-    }
-    source.bos_token_id = optional_uint(file, "tokenizer.ggml.bos_token_id");
-    source.eos_token_id = optional_uint(file, "tokenizer.ggml.eos_token_id");
-    source.eot_token_id = optional_uint(file, "tokenizer.ggml.eot_token_id");
-    source.padding_token_id = optional_uint(file, "tokenizer.ggml.padding_token_id");
-    source.unknown_token_id = optional_uint(file, "tokenizer.ggml.unknown_token_id");
-    if (const gguf::Value* add = file.find("tokenizer.ggml.add_bos_token")) {
-        source.add_bos_token = add->as_bool();
-    }
-    source.chat_template = optional_string(file, "tokenizer.chat_template");
+    STRATA_TRY(read_vocabulary(file, source));
     auto parsed = vocabulary_from_gguf(std::move(source));
-    if (!parsed.ok()) return STRATA_ERROR("'", file.path(), "': ", parsed.error().message);
+    if (!parsed.ok()) return STRATA_ERROR(quote(file.path()), ": ", parsed.error().message);
     auto tokenizer = Tokenizer::create(std::move(parsed).value());
-    if (!tokenizer.ok()) return STRATA_ERROR("'", file.path(), "': ", tokenizer.error().message);
+    if (!tokenizer.ok()) return STRATA_ERROR(quote(file.path()), ": ", tokenizer.error().message);
     if (tokenizer->size() > vocabulary) {
-        return STRATA_ERROR("'", file.path(), "': the tokenizer has ", tokenizer->size(),
+        return STRATA_ERROR(quote(file.path()), ": the tokenizer has ", tokenizer->size(),
                             " tokens, wanted at most the model's ", vocabulary);
     }
     return std::optional<Tokenizer>(std::move(tokenizer).value());
@@ -81,7 +95,7 @@ Result<std::vector<std::int32_t>> end_tokens_of(const gguf::File& file, std::int
     std::vector<std::int32_t> tokens;
     for (const std::uint64_t id : ids) {
         if (id >= static_cast<std::uint64_t>(vocabulary)) {
-            return STRATA_ERROR("'", file.path(), "': an end token is ", id,
+            return STRATA_ERROR(quote(file.path()), ": an end token is ", id,
                                 ", wanted one below the vocabulary of ", vocabulary);
         }
         tokens.push_back(static_cast<std::int32_t>(id));
@@ -103,7 +117,7 @@ Result<Sampling> sampling_of(const gguf::File& file) {
     STRATA_ASSIGN(const std::uint64_t top_k, gguf::uint_or(file, "general.sampling.top_k", 0));
     sampling.top_k = static_cast<std::int64_t>(std::min<std::uint64_t>(top_k, INT32_MAX));
     if (Status status = check(sampling); !status.ok()) {
-        return STRATA_ERROR("'", file.path(), "': general.sampling: ", status.error().message);
+        return STRATA_ERROR(quote(file.path()), ": general.sampling: ", status.error().message);
     }
     return sampling;
 }

@@ -9,18 +9,12 @@
 #include <utility>
 
 #include "base/text.h"
-#include "op/experts.h"
 
 namespace strata::model {
 namespace {
 
 constexpr std::string_view kArchitecture = "qwen4exp";
 
-// Far above every published model and small enough that products of two cannot wrap.
-constexpr std::uint64_t kLayersMax = 4096;
-constexpr std::uint64_t kWidthMax = std::uint64_t{1} << 24;
-constexpr std::uint64_t kNgramSizeMax = 16;
-constexpr std::uint64_t kNgramHeadsMax = 256;
 // As files without attention.compress_ratios are read: every row is selected.
 constexpr int kDenseBudget = 1 << 30;
 
@@ -36,7 +30,7 @@ class Keys {
     Status read(std::string_view key, std::uint64_t low, std::uint64_t high, T& out) const {
         STRATA_ASSIGN(const std::uint64_t value, gguf::require_uint(file_, full(key)));
         if (value < low || value > high) {
-            return STRATA_ERROR("'", file_.path(), "': ", full(key), " is ", value, ", wanted ",
+            return STRATA_ERROR(quote(file_.path()), ": ", full(key), " is ", value, ", wanted ",
                                 low, " to ", high);
         }
         out = static_cast<T>(value);
@@ -53,7 +47,7 @@ class Keys {
     Result<std::vector<std::uint64_t>> uints(std::string_view key, std::size_t count) const {
         STRATA_ASSIGN(std::vector<std::uint64_t> values, gguf::require_uints(file_, full(key)));
         if (values.size() != count) {
-            return STRATA_ERROR("'", file_.path(), "': ", full(key), " has ", values.size(),
+            return STRATA_ERROR(quote(file_.path()), ": ", full(key), " has ", values.size(),
                                 " entries, wanted ", count);
         }
         return values;
@@ -74,7 +68,7 @@ Status read_uniform(const Keys& keys, std::string_view key, std::uint64_t high, 
     STRATA_ASSIGN(const auto list, gguf::require_uints(keys.file(), Keys::full(key)));
     if (list.empty() || list[0] < 1 || list[0] > high ||
         std::any_of(list.begin(), list.end(), [&](auto v) { return v != list[0]; })) {
-        return STRATA_ERROR("'", keys.file().path(), "': ", Keys::full(key),
+        return STRATA_ERROR(quote(keys.file().path()), ": ", Keys::full(key),
                             " is a list of different or impossible numbers, wanted one number from "
                             "1 to ",
                             high, " for all blocks");
@@ -93,7 +87,7 @@ Result<std::vector<bool>> recurrent_flags(const Keys& keys, std::size_t blocks) 
         for (const std::int64_t v : *ints) flags.push_back(v != 0);
     }
     if (flags.size() < blocks) {
-        return STRATA_ERROR("'", keys.file().path(), "': ", key, " is ", value.type_text(), " of ",
+        return STRATA_ERROR(quote(keys.file().path()), ": ", key, " is ", value.type_text(), " of ",
                             value.count(), ", wanted a flag for each of ", blocks, " layers");
     }
     return flags;
@@ -136,7 +130,7 @@ Status read_index(const Keys& keys, Config& config) {
         const std::uint64_t here = i < ratios.size() ? ratios[i] : 0;
         if (!ratio) ratio = here;
         if (here != *ratio || here > kWidthMax) {
-            return STRATA_ERROR("'", keys.file().path(), "': ", key, " gives layer ", i,
+            return STRATA_ERROR(quote(keys.file().path()), ": ", key, " gives layer ", i,
                                 " the ratio ", here, ", wanted one ratio from 0 to ", kWidthMax,
                                 " for all attention layers");
         }
@@ -154,14 +148,14 @@ Status read_ngram(const Keys& keys, Config& config) {
     STRATA_ASSIGN(const auto layers, gguf::require_uints(keys.file(), Keys::full("ple.layers")));
     if (layers.empty()) return Ok{};
     if (layers.size() != 1 || layers[0] >= static_cast<std::uint64_t>(config.layers)) {
-        return STRATA_ERROR("'", keys.file().path(), "': ", Keys::full("ple.layers"), " lists ",
+        return STRATA_ERROR(quote(keys.file().path()), ": ", Keys::full("ple.layers"), " lists ",
                             layers.size(), " layers, the first ", layers[0],
                             "; wanted one layer below ", config.layers);
     }
     ngram.layer = static_cast<std::int64_t>(layers[0]);
     STRATA_TRY(keys.read("ple.ngram_size", 2, kNgramSizeMax, ngram.size));
     STRATA_TRY(keys.read("ple.heads_per_ngram", 1, kNgramHeadsMax, ngram.heads_per_ngram));
-    STRATA_TRY(keys.read("ple.conv_kernel", 1, kNgramHeadsMax, ngram.kernel));
+    STRATA_TRY(keys.read("ple.conv_kernel", 1, kKernelMax, ngram.kernel));
     STRATA_TRY(keys.read("ple.eos_token_id", 0, kWidthMax, ngram.end_token));
     STRATA_TRY(keys.read("embedding_length_per_layer_input", 1, kWidthMax, ngram.row_width));
     const auto size = static_cast<std::size_t>(ngram.size);
@@ -181,7 +175,7 @@ Status read_attention(const Keys& keys, Config& config) {
     int value_length = 0;
     STRATA_TRY(keys.read_or("attention.value_length", 1, kWidthMax, config.head_dim, value_length));
     if (value_length != config.head_dim) {
-        return STRATA_ERROR("'", keys.file().path(), "': heads have keys of ", config.head_dim,
+        return STRATA_ERROR(quote(keys.file().path()), ": heads have keys of ", config.head_dim,
                             " and values of ", value_length, " values, wanted equal widths");
     }
     STRATA_TRY(keys.read("rope.dimension_count", 2, kWidthMax, config.rotary_dim));
@@ -197,14 +191,14 @@ Status read_attention(const Keys& keys, Config& config) {
 }
 
 Status read_delta_net(const Keys& keys, Config& config) {
-    STRATA_TRY(keys.read("ssm.conv_kernel", 2, kNgramHeadsMax, config.delta_kernel));
+    STRATA_TRY(keys.read("ssm.conv_kernel", 2, kKernelMax, config.delta_kernel));
     STRATA_TRY(keys.read("ssm.state_size", 1, kWidthMax, config.delta_head_dim));
     STRATA_TRY(keys.read("ssm.group_count", 1, kWidthMax, config.delta_key_heads));
     STRATA_TRY(keys.read("ssm.time_step_rank", 1, kWidthMax, config.delta_value_heads));
     std::int64_t inner = 0;
     STRATA_TRY(keys.read("ssm.inner_size", 1, kWidthMax, inner));
     if (inner != config.delta_value_width()) {
-        return STRATA_ERROR("'", keys.file().path(), "': ", Keys::full("ssm.inner_size"), " is ",
+        return STRATA_ERROR(quote(keys.file().path()), ": ", Keys::full("ssm.inner_size"), " is ",
                             inner, ", wanted ", config.delta_value_heads, " heads of ",
                             config.delta_head_dim, " = ", config.delta_value_width());
     }
@@ -212,8 +206,8 @@ Status read_delta_net(const Keys& keys, Config& config) {
 }
 
 Status read_experts(const Keys& keys, Config& config) {
-    STRATA_TRY(keys.read("expert_count", 1, op::kExpertsMax, config.experts));
-    STRATA_TRY(keys.read("expert_used_count", 1, op::kExpertsActiveMax, config.experts_active));
+    STRATA_TRY(keys.read("expert_count", 1, kExpertsMax, config.experts));
+    STRATA_TRY(keys.read("expert_used_count", 1, kExpertsActiveMax, config.experts_active));
     STRATA_TRY(read_uniform(keys, "expert_feed_forward_length", kWidthMax, config.expert_hidden));
     STRATA_TRY(keys.read("expert_shared_feed_forward_length", 1, kWidthMax, config.shared_hidden));
     STRATA_ASSIGN(config.renormalize_experts,
@@ -227,7 +221,7 @@ Status read_blocks(const Keys& keys, Config& config) {
     STRATA_TRY(
         keys.read_or("nextn_predict_layers", 0, kLayersMax, std::int64_t{0}, config.mtp_layers));
     if (config.mtp_layers > 1 || config.mtp_layers >= blocks) {
-        return STRATA_ERROR("'", keys.file().path(), "' has ", blocks, " blocks, ",
+        return STRATA_ERROR(quote(keys.file().path()), " has ", blocks, " blocks, ",
                             config.mtp_layers,
                             " of them MTP layers, wanted at most one MTP layer "
                             "after at least one other");
@@ -277,7 +271,7 @@ Status validate(const Config& config) {
         {"index queries", std::int64_t{config.index_heads} * config.index_dim},
         {"n-gram rows of a token", config.ngram.heads() * config.ngram.row_width}};
     for (const auto& [what, width] : widths) {
-        if (width > static_cast<std::int64_t>(kWidthMax)) {
+        if (width > kWidthMax) {
             return STRATA_ERROR("the ", what, " are ", width, " values wide, wanted at most ",
                                 kWidthMax);
         }
@@ -319,7 +313,7 @@ Status validate(const Config& config) {
 Result<Config> config_from_gguf(const gguf::File& file) {
     STRATA_ASSIGN(const auto architecture, gguf::require_string(file, "general.architecture"));
     if (architecture != kArchitecture) {
-        return STRATA_ERROR("'", file.path(), "' holds a model of architecture '", architecture,
+        return STRATA_ERROR(quote(file.path()), " holds a model of architecture '", architecture,
                             "', wanted '", kArchitecture, "'");
     }
     const Keys keys(file);
@@ -330,11 +324,11 @@ Result<Config> config_from_gguf(const gguf::File& file) {
     STRATA_ASSIGN(const double epsilon,
                   gguf::require_float(file, Keys::full("attention.layer_norm_rms_epsilon")));
     config.epsilon = static_cast<float>(epsilon);
-    STRATA_TRY(keys.read("hyper_connection.count", 2, kNgramHeadsMax, config.streams));
+    STRATA_TRY(keys.read("hyper_connection.count", 2, kStreamsMax, config.streams));
     STRATA_TRY(keys.read("hyper_connection.low_rank", 1, kWidthMax, config.stream_rank));
     STRATA_ASSIGN(const gguf::Tensor* embedding, gguf::require_tensor(file, "token_embd.weight"));
     if (embedding->shape.size() != 2 || embedding->shape[1] > kWidthMax) {
-        return STRATA_ERROR("'", file.path(), "': tensor 'token_embd.weight' has ",
+        return STRATA_ERROR(quote(file.path()), ": tensor 'token_embd.weight' has ",
                             embedding->shape.size(), " dimensions and ", embedding->dimension(1),
                             " rows, wanted 2 dimensions and at most ", kWidthMax, " rows");
     }
@@ -344,7 +338,7 @@ Result<Config> config_from_gguf(const gguf::File& file) {
     STRATA_TRY(read_experts(keys, config));
     STRATA_TRY(read_ngram(keys, config));
     if (Status status = validate(config); !status.ok()) {
-        return STRATA_ERROR("'", file.path(), "': ", status.error().message);
+        return STRATA_ERROR(quote(file.path()), ": ", status.error().message);
     }
     return config;
 }

@@ -7,12 +7,9 @@
 
 #include "base/result.h"
 #include "gguf/reader.h"
-#include "op/sparse_attention.h"
+#include "model/limits.h"
 
 namespace strata::model {
-
-// Tokens of a context at most: kernels keep positions in 32 bits.
-inline constexpr std::int64_t kContextMax = op::kContextMax;
 
 enum class LayerKind : std::uint8_t { delta_net, sparse_attention };
 

@@ -50,7 +50,7 @@ Status Binder::refuse_factor(const gguf::Tensor& matrix) const {
     const std::string stem = matrix.name.substr(0, matrix.name.size() - kSuffix.size());
     const gguf::Tensor* factor = file_.find_tensor(stem + ".scale");
     if (factor == nullptr) return Ok{};
-    return STRATA_ERROR("'", file_.path(), "': tensor '", matrix.name, "' of type ",
+    return STRATA_ERROR(quote(file_.path()), ": tensor '", matrix.name, "' of type ",
                         quant::info(matrix.type).name, " is to be multiplied by tensor '",
                         factor->name, "', which is not done here, wanted weights without it");
 }
@@ -58,7 +58,7 @@ Status Binder::refuse_factor(const gguf::Tensor& matrix) const {
 Status Binder::matrix(std::string_view name, op::Weight& weight) {
     STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
     if (quant::info(t->type).decode == nullptr) {
-        return STRATA_ERROR("'", file_.path(), "': tensor '", t->name, "' is of type ",
+        return STRATA_ERROR(quote(file_.path()), ": tensor '", t->name, "' is of type ",
                             quant::info(t->type).name, ", wanted a floating-point type");
     }
     STRATA_TRY(refuse_factor(*t));
@@ -75,7 +75,7 @@ Status Binder::vector(std::string_view name, const float*& values) {
     STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
     const quant::TypeInfo& type = quant::info(t->type);
     if (type.decode == nullptr) {
-        return STRATA_ERROR("'", file_.path(), "': tensor '", t->name, "' is of type ", type.name,
+        return STRATA_ERROR(quote(file_.path()), ": tensor '", t->name, "' is of type ", type.name,
                             ", wanted a floating-point type");
     }
     std::vector<float> decoded(t->elements());
@@ -217,7 +217,7 @@ Result<Weights> Weights::bind(const gguf::File& file, const Config& config, devi
     if (!lacks.empty()) {
         const std::string more =
             lacks.size() == 1 ? "" : concat(" (and ", lacks.size() - 1, " more)");
-        return STRATA_ERROR("'", file.path(), "': ", lacks.front(), more);
+        return STRATA_ERROR(quote(file.path()), ": ", lacks.front(), more);
     }
     Weights weights;
     STRATA_TRY(Binder(file, config, device, queue, weights).run());

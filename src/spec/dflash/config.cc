@@ -5,18 +5,17 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "op/sparse_attention.h"
+#include "model/limits.h"
 
 namespace strata::dflash {
 namespace {
 
 constexpr std::string_view kArchitecture = "dflash";
 
-// Far above every published draft and small enough that products of two cannot wrap.
-constexpr std::uint64_t kLayersMax = 4096;
-constexpr std::uint64_t kWidthMax = std::uint64_t{1} << 24;
-constexpr std::uint64_t kContextMax = op::kContextMax;
-constexpr std::uint64_t kTapsMax = 256;
+using model::kContextMax;
+using model::kKernelMax;
+using model::kLayersMax;
+using model::kWidthMax;
 
 // Reads keys of the architecture's own prefix.
 class Keys {
@@ -137,7 +136,7 @@ Status read_target_layers(const Keys& keys, Config& config) {
                             " entries, wanted 1 to ", kTargetLayersMax);
     }
     for (const std::int64_t boundary : boundaries) {
-        if (boundary < 1 || boundary > static_cast<std::int64_t>(kLayersMax)) {
+        if (boundary < 1 || boundary > kLayersMax) {
             return STRATA_ERROR(quote(keys.file().path()), ": ", name, " holds ", boundary,
                                 ", wanted 1 to ", kLayersMax);
         }
@@ -148,7 +147,7 @@ Status read_target_layers(const Keys& keys, Config& config) {
 
 Status read_block(const Keys& keys, Config& config) {
     STRATA_TRY(keys.read("block_size", kBlockMax, config.block_size));
-    STRATA_TRY(keys.read("conv_kernel_size", kTapsMax, config.conv_taps));
+    STRATA_TRY(keys.read("conv_kernel_size", kKernelMax, config.conv_taps));
     STRATA_TRY(keys.read("conv_group_size", kWidthMax, config.conv_group));
     STRATA_TRY(keys.read("selector_rank", kWidthMax, config.selector_rank));
     STRATA_TRY(keys.read("selector_top_k", kCandidatesMax, config.candidates));
@@ -251,8 +250,7 @@ Result<Config> config_from_gguf(const gguf::File& file) {
     STRATA_TRY(keys.read("block_count", kLayersMax, config.layers));
     STRATA_TRY(keys.read("embedding_length", kWidthMax, config.hidden));
     STRATA_TRY(keys.read("feed_forward_length", kWidthMax, config.feed_width));
-    STRATA_TRY(keys.read_or("context_length", kContextMax, static_cast<std::int64_t>(kContextMax),
-                            config.context));
+    STRATA_TRY(keys.read_or("context_length", kContextMax, kContextMax, config.context));
     STRATA_TRY(read_attention(keys, config));
     STRATA_TRY(read_window(keys, config));
     STRATA_TRY(read_target_layers(keys, config));

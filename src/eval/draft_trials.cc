@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "strata/eval.h"
+
+namespace strata {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+struct Prompts {
+    std::string kind;
+    std::vector<Tokens> prompts;
+};
+
+// Fixed, so that two runs try the same.
+class RandomTokens {
+  public:
+    explicit RandomTokens(std::int64_t vocabulary)
+        : vocabulary_(static_cast<std::uint64_t>(vocabulary)) {}
+
+    // SplitMix64 (Steele, Lea, Flood 2014).
+    std::int32_t next() {
+        state_ += 0x9e3779b97f4a7c15u;
+        std::uint64_t z = state_;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        return static_cast<std::int32_t>((z ^ (z >> 31)) % vocabulary_);
+    }
+
+  private:
+    std::uint64_t vocabulary_;
+    std::uint64_t state_ = 0;
+};
+
+Prompts random_prompts(const DraftTrialRequest& request, std::int64_t vocabulary) {
+    RandomTokens random(vocabulary);
+    Prompts out{"random", {}};
+    out.prompts.resize(static_cast<std::size_t>(request.prompts));
+    for (Tokens& prompt : out.prompts) {
+        prompt.resize(static_cast<std::size_t>(request.prompt_tokens));
+        std::generate(prompt.begin(), prompt.end(), [&] { return random.next(); });
+    }
+    return out;
+}
+
+Result<Prompts> cut_prompts(const Engine& engine, const TextKind& kind,
+                            const DraftTrialRequest& request) {
+    STRATA_ASSIGN(const Tokens tokens, engine.tokenize(kind.text));
+    const std::int64_t spare = std::ssize(tokens) - request.prompt_tokens;
+    if (spare < request.prompts - 1) {
+        return STRATA_ERROR("the text ", quote(kind.name), " has ", tokens.size(),
+                            " tokens, wanted at least ",
+                            request.prompt_tokens + request.prompts - 1, " to cut ",
+                            request.prompts, " prompts of ", request.prompt_tokens, " from");
+    }
+    Prompts out{kind.name, {}};
+    for (std::int64_t i = 0; i < request.prompts; ++i) {
+        const auto first =
+            tokens.begin() + spare * i / std::max<std::int64_t>(request.prompts - 1, 1);
+        out.prompts.emplace_back(first, first + request.prompt_tokens);
+    }
+    return out;
+}
+
+Status check_request(const DraftTrialRequest& request, const ModelInfo& info) {
+    STRATA_TRY(check(request.sampling));
+    if (request.prompts < 1 || request.prompt_tokens < 1 || request.max_tokens < 1) {
+        return STRATA_ERROR(request.prompts, " prompts of ", request.prompt_tokens,
+                            " tokens continued by ", request.max_tokens,
+                            " were asked for, wanted at least 1 of each");
+    }
+    if (request.prompt_tokens > info.context || request.max_tokens > info.context ||
+        request.prompt_tokens + request.max_tokens > info.context) {
+        return STRATA_ERROR("prompts of ", request.prompt_tokens, " tokens continued by ",
+                            request.max_tokens, " were asked for, wanted at most the context of ",
+                            info.context, " together");
+    }
+    return Ok{};
+}
+
+void add_counts(const DraftCounts& from, DraftCounts& to) {
+    to.kind = from.kind;
+    to.windows += from.windows;
+    to.drafted += from.drafted;
+    to.accepted += from.accepted;
+    to.draft_ms += from.draft_ms;
+    to.verify_ms += from.verify_ms;
+    if (to.accepted_by_position.size() < from.accepted_by_position.size()) {
+        to.accepted_by_position.resize(from.accepted_by_position.size());
+    }
+    for (std::size_t i = 0; i < from.accepted_by_position.size(); ++i) {
+        to.accepted_by_position[i] += from.accepted_by_position[i];
+    }
+}
+
+std::int32_t token_at(const Tokens& tokens, std::size_t i) {
+    return i < tokens.size() ? tokens[i] : -1;
+}
+
+// Adds a run to its trial; `wanted` is the text without a drafter.
+void add_run(std::int64_t prompt, const Completion& run, const Tokens& wanted, DraftTrial& trial) {
+    ++trial.prompts;
+    trial.tokens += std::ssize(run.tokens);
+    trial.decode_ms += run.timings.decode_ms;
+    add_counts(run.draft, trial.counts);
+    if (run.tokens == wanted) return;
+    ++trial.different;
+    if (trial.first) return;
+    std::size_t at = 0;
+    while (token_at(run.tokens, at) == token_at(wanted, at)) ++at;
+    trial.first = {prompt, static_cast<std::int64_t>(at), token_at(wanted, at),
+                   token_at(run.tokens, at)};
+}
+
+// All trials of one kind of text.
+class KindTrials {
+  public:
+    KindTrials(Engine& engine, const DraftTrialRequest& request, const std::string& kind)
+        : engine_(engine), request_(request) {
+        trials_.push_back({.kind = kind, .drafting = {}});
+        for (const Drafting& one : request.draftings) {
+            trials_.push_back({.kind = kind, .drafting = one});
+        }
+    }
+
+    // `seed_offset` counts the prompts of all kinds.
+    Status run(std::int64_t prompt, const Tokens& tokens, std::uint64_t seed_offset) {
+        GenerateRequest generate;
+        generate.prompt = tokens;
+        generate.max_tokens = request_.max_tokens;
+        generate.sampling = request_.sampling;
+        generate.sampling.seed += seed_offset;
+        Tokens wanted;
+        for (DraftTrial& trial : trials_) {
+            STRATA_ASSIGN(
+                auto session,
+                engine_.make_session(request_.prompt_tokens + request_.max_tokens, trial.drafting));
+            STRATA_ASSIGN(const Completion run, session.generate(generate));
+            if (&trial == &trials_.front()) wanted = run.tokens;
+            add_run(prompt, run, wanted, trial);
+        }
+        return Ok{};
+    }
+
+    std::vector<DraftTrial>& trials() { return trials_; }
+
+  private:
+    Engine& engine_;
+    const DraftTrialRequest& request_;
+    std::vector<DraftTrial> trials_;
+};
+
+}  // namespace
+
+Result<std::vector<DraftTrial>> draft_trials(Engine& engine, const DraftTrialRequest& request,
+                                             const EvalProgress& progress) {
+    STRATA_TRY(check_request(request, engine.info()));
+    std::vector<Prompts> all;
+    for (const TextKind& kind : request.kinds) {
+        STRATA_ASSIGN(Prompts prompts, cut_prompts(engine, kind, request));
+        all.push_back(std::move(prompts));
+    }
+    if (all.empty()) all.push_back(random_prompts(request, engine.info().vocabulary));
+    const std::int64_t total = std::ssize(all) * request.prompts;
+    std::int64_t done = 0;
+    std::vector<DraftTrial> out;
+    for (const Prompts& kind : all) {
+        KindTrials trials(engine, request, kind.kind);
+        for (std::int64_t i = 0; i < request.prompts; ++i) {
+            const Tokens& prompt = kind.prompts[static_cast<std::size_t>(i)];
+            STRATA_TRY(trials.run(i, prompt, static_cast<std::uint64_t>(done)));
+            ++done;
+            if (progress && !progress(done, total)) {
+                return STRATA_ERROR("interrupted after ", done, " of ", total, " prompts");
+            }
+        }
+        for (DraftTrial& trial : trials.trials()) out.push_back(std::move(trial));
+    }
+    return out;
+}
+
+}  // namespace strata
