@@ -78,9 +78,13 @@ void add_drafting_options(Options& options, DraftingOptions* to) {
                         " of a DFlash2 draft, 0 of the MTP "
                         "layer)"));
     add_dump_options(options, to);
-    options.check([to] { return check_kind(*to); });
-    options.check([to] { return check_window(*to); });
+    options.check([to] { return check_drafter(*to); });
     options.check([to] { return check_dump(*to); });
+}
+
+Status check_drafter(const DraftingOptions& options) {
+    STRATA_TRY(check_kind(options));
+    return check_window(options);
 }
 
 Result<std::unique_ptr<Engine>> load(const ModelOptions& model, const DraftingOptions& drafting) {

@@ -25,6 +25,10 @@ struct DraftingOptions {
 
 void add_drafting_options(Options& options, DraftingOptions* to);
 
+// Errors, of wrong use: a drafter that there is none of or that needs more options, a window or a
+// floor out of range. add_drafting_options has it checked.
+Status check_drafter(const DraftingOptions& options);
+
 // The engine that both kinds of options describe. Errors: as Engine::load, and a model's file where
 // features are to be written.
 Result<std::unique_ptr<Engine>> load(const ModelOptions& model, const DraftingOptions& drafting);

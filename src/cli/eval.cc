@@ -1,7 +1,9 @@
-// strata eval: how well a model predicts a text, alone or beside another file of it.
+// strata eval: how well a model predicts a text, alone or beside another file of it, and what
+// drafters do.
 #include "strata/eval.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/eval_drafts.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
@@ -118,7 +120,10 @@ Run add_agreement(Options& options) {
 Run add_eval(Options& options) {
     return options.commands(
         {{"perplexity", "How well a model predicts a text", add_perplexity},
-         {"agreement", "How far two files of one model are apart on a text", add_agreement}});
+         {"agreement", "How far two files of one model are apart on a text", add_agreement},
+         {"acceptance", "How many guesses of each drafter are right, and what that gains",
+          add_acceptance},
+         {"lossless", "That texts are the same with every drafter as without", add_lossless}});
 }
 
 }  // namespace strata::cli

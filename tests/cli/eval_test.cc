@@ -105,5 +105,53 @@ TEST(BundledModel, predicts_english_far_better_than_chance_and_agrees_with_itsel
     EXPECT_EQ(json_of(agreement(model, model, {"-f", "-", "--json"}))["mean_kl"], 0);
 }
 
+TEST_F(EvalCommand, drafters_are_tried_beside_plain_decoding_and_change_no_text) {
+    const std::string code = directory_ / "code.txt";
+    write_file(code, kText + kText);
+    const Json found = json_of(run_strata({"eval", "acceptance", "-m", model_, "-f", "code=" + code,
+                                           "--prompts", "2", "--prompt-tokens", "40", "-n", "12",
+                                           "--draft", "suffix", "--spec", "2,5", "--json"}));
+    ASSERT_EQ(found.size(), 3U);
+    EXPECT_EQ(found[0]["draft"], "none");
+    EXPECT_EQ(found[0]["windows"], 2 * 11);
+    EXPECT_EQ(found[0]["tokens"], 2 * 12);
+    EXPECT_EQ(found[2]["draft"], "suffix");
+    EXPECT_EQ(found[2]["rows"], 5);
+    for (const Json& trial : found) {
+        EXPECT_EQ(trial["kind"], "code");
+        EXPECT_EQ(trial["different"], 0);
+        // Every window gives one token beside the guesses that were right.
+        EXPECT_EQ(trial["tokens"].get<int>() - 2,
+                  trial["windows"].get<int>() + trial["accepted"].get<int>());
+    }
+}
+
+TEST_F(EvalCommand, drawn_texts_are_the_same_with_every_drafter) {
+    const std::string model = directory_ / "mtp.gguf";
+    expect_done(run_strata({"synth", model, "--preset", "tiny", "--mtp"}));
+    const Json found = json_of(
+        run_strata({"eval", "lossless", "-m", model, "--prompts", "2", "-n", "8", "--prompt-tokens",
+                    "8", "--spec", "3,16", "--temp", "1", "--seed", "3", "--json"}));
+    EXPECT_EQ(found["different"], 0);
+    EXPECT_GT(found["drafted"], 0);
+}
+
+TEST_F(EvalCommand, wrong_trials_of_drafters_are_refused) {
+    const Words start = {"eval", "acceptance", "-m", model_};
+    const auto with = [&](const Words& more) {
+        Words words = start;
+        words.insert(words.end(), more.begin(), more.end());
+        return run_strata(words);
+    };
+    expect_wrong_use(with({"--draft", "guess"}), "'guess'");
+    expect_wrong_use(with({"--spec", "17"}), "17");
+    expect_wrong_use(with({"--spec-min-p", "2"}), "--spec-min-p is 2");
+    expect_wrong_use(with({"--draft", "dflash"}), "--dflash FILE is wanted");
+    expect_failed(with({"--draft", "mtp"}), "MTP");
+    write_file(directory_ / "short.txt", "abc");
+    expect_failed(with({"-f", directory_ / "short.txt"}), "wanted at least 73");
+    expect_failed(with({"--prompt-tokens", "100000"}), "wanted at most the context");
+}
+
 }  // namespace
 }  // namespace strata::test
