@@ -42,4 +42,13 @@ void decode_vector(const GridVector<kWidth>& vector, float scale, std::uint32_t 
     }
 }
 
+// The same with scale 1, in integers.
+template <std::size_t kWidth>
+void signed_codes(const GridVector<kWidth>& vector, std::uint32_t signs, std::int8_t* out) {
+    for (std::size_t j = 0; j < kWidth; ++j) {
+        const int value = vector.values[j];
+        out[j] = static_cast<std::int8_t>((signs >> j & 1) != 0 ? -value : value);
+    }
+}
+
 }  // namespace strata::quant

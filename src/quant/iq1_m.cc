@@ -7,6 +7,7 @@
 #include "quant/codebooks.h"
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 
 namespace strata::quant {
 namespace {
@@ -43,6 +44,24 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = block_scale(block) * kShift;
+    for (int part = 0; part < 16; ++part) {
+        const std::uint32_t word = load_u16(block.parts.data() + part / 4 * 2);
+        to.parts[part] = static_cast<std::int8_t>(2 * (word >> part % 4 * 3 & 7) + 1);
+        for (int i = 2 * part; i < 2 * part + 2; ++i) {
+            const int high = packed_field<4>(block.high, i);
+            const auto& vector = kIq1Grid[block.low[i] | (high & 7) << 8].values;
+            const int shift = (high & 8) != 0 ? -1 : 1;
+            for (int j = 0; j < 8; ++j) {
+                to.codes[8 * i + j] = static_cast<std::int8_t>(8 * vector[j] + shift);
+            }
+        }
+    }
+}
+
+constexpr IntegerForm kIntegers = {256, 16, 9, false, unpack_integers<Block, integers>};
+
 }  // namespace
 
 constinit const TypeInfo kIQ1_M = {Type::iq1_m,
@@ -50,6 +69,8 @@ constinit const TypeInfo kIQ1_M = {Type::iq1_m,
                                    kSuperBlock,
                                    sizeof(Block),
                                    decode_blocks<Block, kSuperBlock, decode_block>,
-                                   nullptr};
+                                   nullptr,
+                                   nullptr,
+                                   &kIntegers};
 
 }  // namespace strata::quant

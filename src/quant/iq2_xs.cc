@@ -10,6 +10,7 @@
 #include "quant/formats.h"
 #include "quant/grid_fit.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 
 namespace strata::quant {
 namespace {
@@ -48,6 +49,17 @@ Block encode_block(const float* in, const float* importance) {
     return block;
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = f16_to_f32(block.scale) * 0.125f;
+    for (int i = 0; i < 32; ++i) {
+        to.parts[i / 2] = static_cast<std::int8_t>(2 * packed_field<4>(block.parts, i / 2) + 1);
+        const std::uint32_t vector = block.vectors[i];
+        signed_codes(kIq2XsGrid[vector & 511], even_signs(vector >> 9), to.codes.data() + 8 * i);
+    }
+}
+
+constexpr IntegerForm kIntegers = {256, 16, 43, false, unpack_integers<Block, integers>};
+
 }  // namespace
 
 constinit const TypeInfo kIQ2_XS = {Type::iq2_xs,
@@ -56,6 +68,7 @@ constinit const TypeInfo kIQ2_XS = {Type::iq2_xs,
                                     sizeof(Block),
                                     decode_blocks<Block, kSuperBlock, decode_block>,
                                     encode_blocks<Block, kSuperBlock, encode_block>,
-                                    encode_blocks_weighted<Block, kSuperBlock, encode_block>};
+                                    encode_blocks_weighted<Block, kSuperBlock, encode_block>,
+                                    &kIntegers};
 
 }  // namespace strata::quant

@@ -10,6 +10,7 @@
 #include "quant/formats.h"
 #include "quant/grid_fit.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 
 namespace strata::quant {
 namespace {
@@ -50,6 +51,21 @@ Block encode_block(const float* in, const float* importance) {
     return block;
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = f16_to_f32(block.scale) * 0.125f;
+    for (int part = 0; part < 8; ++part) {
+        const std::uint8_t* numbers = block.parts.data() + 8 * part;
+        const std::uint32_t rest = load_u32(numbers + 4);
+        to.parts[part] = static_cast<std::int8_t>(2 * (rest >> 28) + 1);
+        for (int i = 0; i < 4; ++i) {
+            signed_codes(kIq2XxsGrid[numbers[i]], even_signs(rest >> 7 * i & 127),
+                         to.codes.data() + 32 * part + 8 * i);
+        }
+    }
+}
+
+constexpr IntegerForm kIntegers = {256, 32, 43, false, unpack_integers<Block, integers>};
+
 }  // namespace
 
 constinit const TypeInfo kIQ2_XXS = {Type::iq2_xxs,
@@ -58,6 +74,7 @@ constinit const TypeInfo kIQ2_XXS = {Type::iq2_xxs,
                                      sizeof(Block),
                                      decode_blocks<Block, kSuperBlock, decode_block>,
                                      encode_blocks<Block, kSuperBlock, encode_block>,
-                                     encode_blocks_weighted<Block, kSuperBlock, encode_block>};
+                                     encode_blocks_weighted<Block, kSuperBlock, encode_block>,
+                                     &kIntegers};
 
 }  // namespace strata::quant

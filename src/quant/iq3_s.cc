@@ -9,6 +9,7 @@
 #include "quant/formats.h"
 #include "quant/grid_fit.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 
 namespace strata::quant {
 namespace {
@@ -50,6 +51,18 @@ Block encode_block(const float* in, const float* importance) {
     return block;
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = f16_to_f32(block.scale);
+    for (int i = 0; i < 64; ++i) {
+        to.parts[i / 8] = static_cast<std::int8_t>(1 + 2 * packed_field<4>(block.parts, i / 8));
+        const int number = block.low[i] | packed_field<1>(block.high, i) << 8;
+        const auto signs = static_cast<std::uint32_t>(packed_field<4>(block.signs, i));
+        signed_codes(kIq3SGrid[number], signs, to.codes.data() + 4 * i);
+    }
+}
+
+constexpr IntegerForm kIntegers = {256, 32, 15, false, unpack_integers<Block, integers>};
+
 }  // namespace
 
 constinit const TypeInfo kIQ3_S = {Type::iq3_s,
@@ -58,6 +71,7 @@ constinit const TypeInfo kIQ3_S = {Type::iq3_s,
                                    sizeof(Block),
                                    decode_blocks<Block, kSuperBlock, decode_block>,
                                    encode_blocks<Block, kSuperBlock, encode_block>,
-                                   encode_blocks_weighted<Block, kSuperBlock, encode_block>};
+                                   encode_blocks_weighted<Block, kSuperBlock, encode_block>,
+                                   &kIntegers};
 
 }  // namespace strata::quant

@@ -10,6 +10,7 @@
 #include "quant/formats.h"
 #include "quant/grid_fit.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 
 namespace strata::quant {
 namespace {
@@ -50,6 +51,21 @@ Block encode_block(const float* in, const float* importance) {
     return block;
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = f16_to_f32(block.scale) * 0.25f;
+    for (int part = 0; part < 8; ++part) {
+        const std::uint32_t rest = load_u32(block.parts.data() + 4 * part);
+        to.parts[part] = static_cast<std::int8_t>(2 * (rest >> 28) + 1);
+        for (int i = 0; i < 8; ++i) {
+            const std::uint32_t signs = even_signs(rest >> i / 2 * 7 & 127) >> i % 2 * 4;
+            signed_codes(kIq3XxsGrid[block.numbers[8 * part + i]], signs,
+                         to.codes.data() + 32 * part + 4 * i);
+        }
+    }
+}
+
+constexpr IntegerForm kIntegers = {256, 32, 62, false, unpack_integers<Block, integers>};
+
 }  // namespace
 
 constinit const TypeInfo kIQ3_XXS = {Type::iq3_xxs,
@@ -58,6 +74,7 @@ constinit const TypeInfo kIQ3_XXS = {Type::iq3_xxs,
                                      sizeof(Block),
                                      decode_blocks<Block, kSuperBlock, decode_block>,
                                      encode_blocks<Block, kSuperBlock, encode_block>,
-                                     encode_blocks_weighted<Block, kSuperBlock, encode_block>};
+                                     encode_blocks_weighted<Block, kSuperBlock, encode_block>,
+                                     &kIntegers};
 
 }  // namespace strata::quant

@@ -7,6 +7,7 @@
 #include "quant/fit.h"
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 #include "quant/iq4_nearest.h"
 
 namespace strata::quant {
@@ -43,6 +44,16 @@ Block encode_block(const float* in, const float* importance) {
     return block;
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = f16_to_f32(block.scale);
+    for (int j = 0; j < kHalf; ++j) {
+        to.codes[j] = kIq4Values[block.codes[j] & 15];
+        to.codes[j + kHalf] = kIq4Values[block.codes[j] >> 4];
+    }
+}
+
+constexpr IntegerForm kIntegers = {32, 32, 128, false, unpack_integers<Block, integers>};
+
 }  // namespace
 
 constinit const TypeInfo kIQ4_NL = {Type::iq4_nl,
@@ -51,6 +62,7 @@ constinit const TypeInfo kIQ4_NL = {Type::iq4_nl,
                                     sizeof(Block),
                                     decode_blocks<Block, kBlock, decode_block>,
                                     encode_blocks<Block, kBlock, encode_block>,
-                                    encode_blocks_weighted<Block, kBlock, encode_block>};
+                                    encode_blocks_weighted<Block, kBlock, encode_block>,
+                                    &kIntegers};
 
 }  // namespace strata::quant

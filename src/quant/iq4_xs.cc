@@ -7,6 +7,7 @@
 #include "quant/fit.h"
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 #include "quant/iq4_nearest.h"
 
 namespace strata::quant {
@@ -63,6 +64,21 @@ Block encode_block(const float* in, const float* importance) {
     return block;
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = f16_to_f32(block.scale);
+    for (int part = 0; part < 8; ++part) {
+        const int code = packed_field<4>(block.low, part) | (block.high >> 2 * part & 3) << 4;
+        to.parts[part] = static_cast<std::int8_t>(code - 32);
+        const std::uint8_t* codes = block.codes.data() + 16 * part;
+        for (int j = 0; j < 16; ++j) {
+            to.codes[32 * part + j] = kIq4Values[codes[j] & 15];
+            to.codes[32 * part + j + 16] = kIq4Values[codes[j] >> 4];
+        }
+    }
+}
+
+constexpr IntegerForm kIntegers = {256, 32, 128, false, unpack_integers<Block, integers>};
+
 }  // namespace
 
 constinit const TypeInfo kIQ4_XS = {Type::iq4_xs,
@@ -71,6 +87,7 @@ constinit const TypeInfo kIQ4_XS = {Type::iq4_xs,
                                     sizeof(Block),
                                     decode_blocks<Block, kSuperBlock, decode_block>,
                                     encode_blocks<Block, kSuperBlock, encode_block>,
-                                    encode_blocks_weighted<Block, kSuperBlock, encode_block>};
+                                    encode_blocks_weighted<Block, kSuperBlock, encode_block>,
+                                    &kIntegers};
 
 }  // namespace strata::quant

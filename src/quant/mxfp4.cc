@@ -7,6 +7,7 @@
 #include "quant/e2m1.h"
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 
 namespace strata::quant {
 namespace {
@@ -34,10 +35,20 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = half_scale(block.exponent);
+    for (int j = 0; j < kHalf; ++j) {
+        to.codes[j] = kE2m1Doubled[block.codes[j] & 15];
+        to.codes[j + kHalf] = kE2m1Doubled[block.codes[j] >> 4];
+    }
+}
+
+constexpr IntegerForm kIntegers = {32, 32, 12, false, unpack_integers<Block, integers>};
+
 }  // namespace
 
 constinit const TypeInfo kMXFP4 = {
-    Type::mxfp4, "MXFP4", kBlock, sizeof(Block), decode_blocks<Block, kBlock, decode_block>,
-    nullptr};
+    Type::mxfp4, "MXFP4", kBlock,    sizeof(Block), decode_blocks<Block, kBlock, decode_block>,
+    nullptr,     nullptr, &kIntegers};
 
 }  // namespace strata::quant

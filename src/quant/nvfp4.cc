@@ -7,6 +7,7 @@
 #include "quant/e2m1.h"
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 
 namespace strata::quant {
 namespace {
@@ -42,10 +43,23 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+void integers(const Block& block, Integers& to) {
+    for (int part = 0; part < kParts; ++part) {
+        to.scales[part] = half_scale(block.scales[part]);
+        for (int j = 0; j < 8; ++j) {
+            const int codes = block.codes[8 * part + j];
+            to.codes[16 * part + j] = kE2m1Doubled[codes & 15];
+            to.codes[16 * part + j + 8] = kE2m1Doubled[codes >> 4];
+        }
+    }
+}
+
+constexpr IntegerForm kIntegers = {16, 16, 12, false, unpack_integers<Block, integers>};
+
 }  // namespace
 
 constinit const TypeInfo kNVFP4 = {
-    Type::nvfp4, "NVFP4", kBlock, sizeof(Block), decode_blocks<Block, kBlock, decode_block>,
-    nullptr};
+    Type::nvfp4, "NVFP4", kBlock,    sizeof(Block), decode_blocks<Block, kBlock, decode_block>,
+    nullptr,     nullptr, &kIntegers};
 
 }  // namespace strata::quant

@@ -6,6 +6,7 @@
 #include "quant/fit.h"
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 
 namespace strata::quant {
 namespace {
@@ -39,6 +40,15 @@ Block encode_block(const float* in, const float* importance) {
     return block;
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = f16_to_f32(block.scale);
+    for (int j = 0; j < kBlock; ++j) {
+        to.codes[j] = static_cast<std::int8_t>(packed_field<2>(block.codes, j) - 1);
+    }
+}
+
+constexpr IntegerForm kIntegers = {64, 64, 1, false, unpack_integers<Block, integers>};
+
 }  // namespace
 
 constinit const TypeInfo kQ2_0 = {Type::q2_0,
@@ -47,6 +57,7 @@ constinit const TypeInfo kQ2_0 = {Type::q2_0,
                                   sizeof(Block),
                                   decode_blocks<Block, kBlock, decode_block>,
                                   encode_blocks<Block, kBlock, encode_block>,
-                                  encode_blocks_weighted<Block, kBlock, encode_block>};
+                                  encode_blocks_weighted<Block, kBlock, encode_block>,
+                                  &kIntegers};
 
 }  // namespace strata::quant

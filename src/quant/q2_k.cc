@@ -5,6 +5,7 @@
 #include "quant/blocks.h"
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 
 namespace strata::quant {
 namespace {
@@ -32,10 +33,31 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = f16_to_f32(block.scale);
+    to.minimum = f16_to_f32(block.minimum);
+    for (int part = 0; part < 16; ++part) {
+        to.parts[part] = static_cast<std::int8_t>(block.parts[part] & 15);
+        to.minima[part] = static_cast<std::int8_t>(block.parts[part] >> 4);
+        const std::uint8_t* codes = block.codes.data() + part / 8 * 32 + part % 2 * 16;
+        const int shift = part / 2 % 4 * 2;
+        for (int j = 0; j < 16; ++j) {
+            to.codes[16 * part + j] = static_cast<std::int8_t>(codes[j] >> shift & 3);
+        }
+    }
+}
+
+constexpr IntegerForm kIntegers = {256, 16, 0, true, unpack_integers<Block, integers>};
+
 }  // namespace
 
-constinit const TypeInfo kQ2_K = {
-    Type::q2_k, "Q2_K", kSuperBlock, sizeof(Block), decode_blocks<Block, kSuperBlock, decode_block>,
-    nullptr};
+constinit const TypeInfo kQ2_K = {Type::q2_k,
+                                  "Q2_K",
+                                  kSuperBlock,
+                                  sizeof(Block),
+                                  decode_blocks<Block, kSuperBlock, decode_block>,
+                                  nullptr,
+                                  nullptr,
+                                  &kIntegers};
 
 }  // namespace strata::quant

@@ -5,6 +5,7 @@
 #include "quant/blocks.h"
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 
 namespace strata::quant {
 namespace {
@@ -40,10 +41,31 @@ void decode_block(const Block& block, float* out) {
     }
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = f16_to_f32(block.scale);
+    for (int part = 0; part < 16; ++part) {
+        to.parts[part] = static_cast<std::int8_t>(part_scale(block, part));
+        const std::uint8_t* low = block.low.data() + part / 8 * 32 + part % 2 * 16;
+        const std::uint8_t* high = block.high.data() + part % 2 * 16;
+        const int shift = part / 2 % 4 * 2;
+        for (int j = 0; j < 16; ++j) {
+            const int code = (low[j] >> shift & 3) | (high[j] >> (part / 2) & 1) << 2;
+            to.codes[16 * part + j] = static_cast<std::int8_t>(code - 4);
+        }
+    }
+}
+
+constexpr IntegerForm kIntegers = {256, 16, 4, false, unpack_integers<Block, integers>};
+
 }  // namespace
 
-constinit const TypeInfo kQ3_K = {
-    Type::q3_k, "Q3_K", kSuperBlock, sizeof(Block), decode_blocks<Block, kSuperBlock, decode_block>,
-    nullptr};
+constinit const TypeInfo kQ3_K = {Type::q3_k,
+                                  "Q3_K",
+                                  kSuperBlock,
+                                  sizeof(Block),
+                                  decode_blocks<Block, kSuperBlock, decode_block>,
+                                  nullptr,
+                                  nullptr,
+                                  &kIntegers};
 
 }  // namespace strata::quant

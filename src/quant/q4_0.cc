@@ -8,6 +8,7 @@
 #include "quant/fit.h"
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 
 namespace strata::quant {
 namespace {
@@ -78,6 +79,16 @@ Block encode_block(const float* in, const float* importance) {
     return block;
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = f16_to_f32(block.scale);
+    for (int j = 0; j < kHalf; ++j) {
+        to.codes[j] = static_cast<std::int8_t>((block.codes[j] & 15) - 8);
+        to.codes[j + kHalf] = static_cast<std::int8_t>((block.codes[j] >> 4) - 8);
+    }
+}
+
+constexpr IntegerForm kIntegers = {32, 32, 8, false, unpack_integers<Block, integers>};
+
 }  // namespace
 
 constinit const TypeInfo kQ4_0 = {Type::q4_0,
@@ -86,6 +97,7 @@ constinit const TypeInfo kQ4_0 = {Type::q4_0,
                                   sizeof(Block),
                                   decode,
                                   encode,
-                                  encode_blocks_weighted<Block, kBlock, encode_block>};
+                                  encode_blocks_weighted<Block, kBlock, encode_block>,
+                                  &kIntegers};
 
 }  // namespace strata::quant

@@ -6,6 +6,7 @@
 #include "quant/fit.h"
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 
 namespace strata::quant {
 namespace {
@@ -48,6 +49,19 @@ Block encode_block(const float* in, const float* importance) {
     return block;
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = f16_to_f32(block.scale);
+    to.minimum = -f16_to_f32(block.offset);
+    for (int j = 0; j < kHalf; ++j) {
+        const int first = (block.low[j] & 15) | packed_field<1>(block.high, j) << 4;
+        const int second = block.low[j] >> 4 | packed_field<1>(block.high, j + kHalf) << 4;
+        to.codes[j] = static_cast<std::int8_t>(first);
+        to.codes[j + kHalf] = static_cast<std::int8_t>(second);
+    }
+}
+
+constexpr IntegerForm kIntegers = {32, 32, 0, true, unpack_integers<Block, integers>};
+
 }  // namespace
 
 constinit const TypeInfo kQ5_1 = {Type::q5_1,
@@ -56,6 +70,7 @@ constinit const TypeInfo kQ5_1 = {Type::q5_1,
                                   sizeof(Block),
                                   decode_blocks<Block, kBlock, decode_block>,
                                   encode_blocks<Block, kBlock, encode_block>,
-                                  encode_blocks_weighted<Block, kBlock, encode_block>};
+                                  encode_blocks_weighted<Block, kBlock, encode_block>,
+                                  &kIntegers};
 
 }  // namespace strata::quant

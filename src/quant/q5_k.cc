@@ -5,6 +5,7 @@
 #include "quant/blocks.h"
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 #include "quant/k_parts.h"
 
 namespace strata::quant {
@@ -51,6 +52,24 @@ Block encode_block(const float* in, const float* importance) {
     return block;
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = f16_to_f32(block.scale);
+    to.minimum = f16_to_f32(block.minimum);
+    const KParts parts = unpack_parts(block.parts);
+    for (int part = 0; part < 8; ++part) {
+        to.parts[part] = static_cast<std::int8_t>(parts.scales[part]);
+        to.minima[part] = static_cast<std::int8_t>(parts.minima[part]);
+        const std::uint8_t* low = block.low.data() + part / 2 * 32;
+        const int shift = part % 2 * 4;
+        for (int j = 0; j < 32; ++j) {
+            const int code = (low[j] >> shift & 15) | (block.high[j] >> part & 1) << 4;
+            to.codes[32 * part + j] = static_cast<std::int8_t>(code);
+        }
+    }
+}
+
+constexpr IntegerForm kIntegers = {256, 32, 0, true, unpack_integers<Block, integers>};
+
 }  // namespace
 
 constinit const TypeInfo kQ5_K = {Type::q5_k,
@@ -59,6 +78,7 @@ constinit const TypeInfo kQ5_K = {Type::q5_k,
                                   sizeof(Block),
                                   decode_blocks<Block, kSuperBlock, decode_block>,
                                   encode_blocks<Block, kSuperBlock, encode_block>,
-                                  encode_blocks_weighted<Block, kSuperBlock, encode_block>};
+                                  encode_blocks_weighted<Block, kSuperBlock, encode_block>,
+                                  &kIntegers};
 
 }  // namespace strata::quant

@@ -6,6 +6,7 @@
 #include "quant/fit.h"
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 
 namespace strata::quant {
 namespace {
@@ -67,6 +68,24 @@ Block encode_block(const float* in, const float* importance) {
     return block;
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = f16_to_f32(block.scale);
+    for (int part = 0; part < 16; ++part) {
+        to.parts[part] = block.parts[part];
+        const int half = part / 8;
+        const int within = part % 8 * 16;
+        const std::uint8_t* low = block.low.data() + half * 64 + within % 64;
+        const std::uint8_t* high = block.high.data() + half * 32 + within % 32;
+        for (int j = 0; j < 16; ++j) {
+            const int code = (low[j] >> within / 64 * 4 & 15) | (high[j] >> within / 32 * 2 & 3)
+                                                                    << 4;
+            to.codes[16 * part + j] = static_cast<std::int8_t>(code - 32);
+        }
+    }
+}
+
+constexpr IntegerForm kIntegers = {256, 16, 32, false, unpack_integers<Block, integers>};
+
 }  // namespace
 
 constinit const TypeInfo kQ6_K = {Type::q6_k,
@@ -75,6 +94,7 @@ constinit const TypeInfo kQ6_K = {Type::q6_k,
                                   sizeof(Block),
                                   decode_blocks<Block, kSuperBlock, decode_block>,
                                   encode_blocks<Block, kSuperBlock, encode_block>,
-                                  encode_blocks_weighted<Block, kSuperBlock, encode_block>};
+                                  encode_blocks_weighted<Block, kSuperBlock, encode_block>,
+                                  &kIntegers};
 
 }  // namespace strata::quant

@@ -5,6 +5,7 @@
 
 #include "quant/formats.h"
 #include "quant/half.h"
+#include "quant/integer_form.h"
 
 namespace strata::quant {
 namespace {
@@ -49,8 +50,16 @@ void encode(const float* in, std::byte* row, std::int64_t n) {
     }
 }
 
+void integers(const Block& block, Integers& to) {
+    to.scales[0] = f16_to_f32(block.scale);
+    for (int j = 0; j < kBlock; ++j) to.codes[j] = block.codes[j];
+}
+
+constexpr IntegerForm kIntegers = {32, 32, 128, false, unpack_integers<Block, integers>};
+
 }  // namespace
 
-constinit const TypeInfo kQ8_0 = {Type::q8_0, "Q8_0", kBlock, sizeof(Block), decode, encode};
+constinit const TypeInfo kQ8_0 = {Type::q8_0, "Q8_0", kBlock,  sizeof(Block),
+                                  decode,     encode, nullptr, &kIntegers};
 
 }  // namespace strata::quant

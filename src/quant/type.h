@@ -39,6 +39,8 @@ enum class Type : std::uint32_t {
     q2_0 = 42,
 };
 
+struct IntegerForm;
+
 // A row is stored as blocks of `block` values in `block_bytes` bytes each, little-endian. Rows need
 // no alignment.
 struct TypeInfo {
@@ -54,6 +56,8 @@ struct TypeInfo {
     // values of 0 or more, in any unit. Null where the format has no use for it.
     void (*encode_weighted)(const float* in, const float* importance, std::byte* row,
                             std::int64_t n) = nullptr;
+    // How blocks read as integers; null for formats without blocks.
+    const IntegerForm* integers = nullptr;
 };
 
 // Null if this build has no such format.

@@ -1,9 +1,10 @@
 // Bounded by reading the chosen experts' matrices: rows are grouped by expert, so that each matrix
-// is read and decoded once a call. Threads divide the rows of every matrix, not the experts, whose
-// loads differ.
+// is read once a call. Threads divide the rows of all matrices, not the experts, whose loads differ.
 #include <algorithm>
+#include <array>
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/operand.h"
 #include "backend/cpu/pointwise.h"
 #include "backend/cpu/project.h"
 #include "backend/cpu/queue.h"
@@ -13,16 +14,8 @@
 namespace strata::cpu {
 namespace {
 
-// One gated feed-forward net and the rows that go through it.
-struct Net {
-    op::Weight gate;
-    op::Weight up;
-    op::Weight down;
-    Rows x;                   // its input rows
-    float* hidden = nullptr;  // [x.count, F]
-};
-
-// A call, its routing done.
+// A call, its routing done. Members are the (row, slot) pairs in order of expert; after them come
+// the T rows once more, for the shared expert.
 struct Call {
     const op::Experts& args;
     Groups groups;
@@ -33,6 +26,15 @@ struct Call {
 
     std::int64_t members() const { return hidden.rows; }
     std::int64_t rows() const { return args.x.rows; }
+    // The used experts and the shared one.
+    std::int64_t nets() const { return groups.used + 1; }
+    bool is_shared(std::int64_t net) const { return net == groups.used; }
+    std::int64_t first(std::int64_t net) const {
+        return is_shared(net) ? members() : groups.first[net];
+    }
+    std::int64_t count(std::int64_t net) const {
+        return is_shared(net) ? rows() : groups.first[net + 1] - groups.first[net];
+    }
 };
 
 op::Weight weight_at(const std::byte* data, quant::Type type, std::int64_t rows,
@@ -45,69 +47,250 @@ op::Weight weight_at(const std::byte* data, quant::Type type, std::int64_t rows,
             .row_bytes = cols / info.block * info.block_bytes};
 }
 
-// The i-th of the used experts; after the last of them, the shared one.
-Net net_at(const Call& call, std::int64_t i) {
-    const op::Experts& args = call.args;
-    const std::int64_t width = args.x.cols;
-    if (i == call.groups.used) {
-        return {.gate = args.shared_gate,
-                .up = args.shared_up,
-                .down = args.shared_down,
-                .x = {.data = args.x.data, .stride = width, .count = args.x.rows},
-                .hidden = call.shared_hidden.data};
-    }
-    const op::ExpertTable& table = args.experts;
-    const std::int32_t e = call.groups.expert[i];
-    const std::int32_t first = call.groups.first[i];
-    return {.gate = weight_at(table.gate_at[e], table.gate_type, table.hidden, width),
-            .up = weight_at(table.up_at[e], table.up_type, table.hidden, width),
-            .down = weight_at(table.down_at[e], table.down_type, width, table.hidden),
-            .x = {.data = args.x.data,
-                  .stride = width,
-                  .count = call.groups.first[i + 1] - first,
-                  .at = call.groups.row + first},
-            .hidden = call.hidden.row(first)};
+op::Weight gate_of(const Call& call, std::int64_t net) {
+    const op::ExpertTable& table = call.args.experts;
+    if (call.is_shared(net)) return call.args.shared_gate;
+    return weight_at(table.gate_at[call.groups.expert[net]], table.gate_type, table.hidden,
+                     call.args.x.cols);
 }
 
-// hidden[., begin .. end-1] = silu(gate . x) * (up . x). `weights` holds kRowTile decoded rows,
-// `product` 2 * kRowTile values an input row.
-void expand(const Net& net, std::int64_t begin, std::int64_t end, float* weights, float* product) {
-    const std::int64_t width = net.gate.cols;
-    float* gate = product;
-    float* up = product + kRowTile * net.x.count;
-    for (std::int64_t f = begin; f < end; f += kRowTile) {
-        const std::int64_t count = std::min(kRowTile, end - f);
-        products(decode_rows(net.gate, f, count, weights), net.x, width, gate, 1, kRowTile);
-        products(decode_rows(net.up, f, count, weights), net.x, width, up, 1, kRowTile);
-        for (std::int64_t m = 0; m < net.x.count; ++m) {
-            float* hidden = net.hidden + m * net.gate.rows + f;
-            for (std::int64_t i = 0; i < count; ++i) {
-                hidden[i] = silu(gate[m * kRowTile + i]) * up[m * kRowTile + i];
-            }
+op::Weight up_of(const Call& call, std::int64_t net) {
+    const op::ExpertTable& table = call.args.experts;
+    if (call.is_shared(net)) return call.args.shared_up;
+    return weight_at(table.up_at[call.groups.expert[net]], table.up_type, table.hidden,
+                     call.args.x.cols);
+}
+
+op::Weight down_of(const Call& call, std::int64_t net) {
+    const op::ExpertTable& table = call.args.experts;
+    if (call.is_shared(net)) return call.args.shared_down;
+    return weight_at(table.down_at[call.groups.expert[net]], table.down_type, call.args.x.cols,
+                     table.hidden);
+}
+
+// Rows first .. first+count-1, rounded, by themselves.
+Rounded part_of(const Rounded& all, std::int64_t first, std::int64_t count) {
+    Rounded part = all;
+    part.rows = count;
+    part.codes += first * all.code_items();
+    part.scales += first * all.scale_items();
+    part.sums += first * all.sum_items();
+    return part;
+}
+
+// x as the nets' weights of one type want it.
+struct Input {
+    quant::Type type = quant::Type::f32;
+    Rounded rows;     // [T] of x; a single one is its own tile
+    Rounded members;  // [T*k] in tiles of one expert each, where T > 1
+    Rounded shared;   // [T] in tiles
+};
+
+// At most one a weight that reads x: gate and up of the experts and of the shared one.
+struct Inputs {
+    std::array<Input, 4> all;
+    int count = 0;
+
+    const Input& of(quant::Type type) const {
+        const auto* found = std::find_if(all.data(), all.data() + count,
+                                         [&](const Input& one) { return one.type == type; });
+        return *found;
+    }
+};
+
+Operand input_of(const Call& call, const Inputs& inputs, std::int64_t net, quant::Type type) {
+    const MatrixView<const float> x = call.args.x;
+    Operand operand{.cols = x.cols};
+    if (!rounds_input(type)) {
+        operand.plain = {.data = x.data, .stride = x.cols, .count = call.count(net)};
+        if (!call.is_shared(net)) operand.plain.at = call.groups.row + call.first(net);
+        return operand;
+    }
+    const Input& input = inputs.of(type);
+    if (call.rows() == 1) {
+        operand.rounded = input.rows;
+    } else if (call.is_shared(net)) {
+        operand.rounded = input.shared;
+    } else {
+        operand.rounded = part_of(input.members, call.first(net), call.count(net));
+    }
+    return operand;
+}
+
+void fill_input(const Call& call, Queue& queue, Input& input) {
+    const MatrixView<const float> x = call.args.x;
+    const quant::IntegerForm& form = *quant::info(input.type).integers;
+    const bool transposed = find_routine(input.type, queue.instructions()).transposed;
+    input.rows = take_rounded(queue, form, x.rows, x.cols);
+    queue.split(x.rows, 2 * x.cols, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t t = begin; t < end; ++t) {
+            round_row(x.row(t), 0, x.cols, transposed, queue.instructions(), input.rows, t);
+        }
+    });
+    if (x.rows == 1) return;
+    input.members = take_rounded(queue, form, call.members(), x.cols);
+    input.shared = take_rounded(queue, form, x.rows, x.cols);
+    queue.split(call.nets(), 2 * x.cols * x.rows,
+                [&](std::int64_t begin, std::int64_t end, int) {
+                    for (std::int64_t net = begin; net < end; ++net) {
+                        if (call.is_shared(net)) {
+                            make_tiles(input.rows, nullptr, input.shared, 0, x.rows);
+                        } else {
+                            make_tiles(input.rows, call.groups.row + call.first(net),
+                                       part_of(input.members, call.first(net), call.count(net)), 0,
+                                       call.count(net));
+                        }
+                    }
+                });
+}
+
+Inputs make_inputs(const Call& call, Queue& queue) {
+    const op::Experts& args = call.args;
+    Inputs inputs;
+    for (const quant::Type type : {args.experts.gate_type, args.experts.up_type,
+                                   args.shared_gate.type, args.shared_up.type}) {
+        auto* end = inputs.all.data() + inputs.count;
+        const auto same = [&](const Input& one) { return one.type == type; };
+        if (!rounds_input(type) || std::find_if(inputs.all.data(), end, same) != end) continue;
+        Input& input = inputs.all[static_cast<std::size_t>(inputs.count++)];
+        input.type = type;
+        fill_input(call, queue, input);
+    }
+    return inputs;
+}
+
+// Both kinds of hidden rows as the down matrices want them.
+struct Hidden {
+    Rounded members;  // each expert's in tiles
+    Rounded shared;
+};
+
+Operand hidden_of(const Call& call, const Hidden& hidden, std::int64_t net) {
+    const bool shared = call.is_shared(net);
+    const MatrixView<float>& plain = shared ? call.shared_hidden : call.hidden;
+    const std::int64_t first = shared ? 0 : call.first(net);
+    const std::int64_t count = call.count(net);
+    Operand operand{.cols = plain.cols};
+    const Rounded& rounded = shared ? hidden.shared : hidden.members;
+    if (rounded.form == nullptr) {
+        operand.plain = {.data = plain.row(first), .stride = plain.cols, .count = count};
+    } else {
+        operand.rounded = part_of(rounded, first, count);
+    }
+    return operand;
+}
+
+// The rows of one net, rounded, then in tiles; `rows` may be `tiles` where a net has one row.
+void round_net(const Call& call, std::int64_t net, quant::Type type, Instructions instructions,
+               const Rounded& rows, const Rounded& tiles) {
+    const bool transposed = find_routine(type, instructions).transposed;
+    const bool shared = call.is_shared(net);
+    const MatrixView<float>& plain = shared ? call.shared_hidden : call.hidden;
+    const std::int64_t first = shared ? 0 : call.first(net);
+    const std::int64_t count = call.count(net);
+    for (std::int64_t m = first; m < first + count; ++m) {
+        round_row(plain.row(m), 0, plain.cols, transposed, instructions, rows, m);
+    }
+    if (rows.codes == tiles.codes) return;
+    make_tiles(part_of(rows, first, count), nullptr, part_of(tiles, first, count), 0, count);
+}
+
+Hidden round_hidden(const Call& call, Queue& queue) {
+    const quant::Type type = call.args.experts.down_type;
+    const quant::Type shared_type = call.args.shared_down.type;
+    const bool one = call.rows() == 1;
+    const auto take = [&](quant::Type of, const MatrixView<float>& plain) {
+        if (!rounds_input(of)) return Rounded{};
+        return take_rounded(queue, *quant::info(of).integers, plain.rows, plain.cols);
+    };
+    const Hidden rows{take(type, call.hidden), take(shared_type, call.shared_hidden)};
+    if (rows.members.form == nullptr && rows.shared.form == nullptr) return rows;
+    const Hidden tiles =
+        one ? rows : Hidden{take(type, call.hidden), take(shared_type, call.shared_hidden)};
+    const std::int64_t cost = 2 * (call.hidden.size() / call.nets() + call.shared_hidden.cols);
+    queue.split(call.nets(), cost, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t net = begin; net < end; ++net) {
+            const bool shared = call.is_shared(net);
+            const Rounded& from = shared ? rows.shared : rows.members;
+            if (from.form == nullptr) continue;
+            round_net(call, net, shared ? shared_type : type, queue.instructions(), from,
+                      shared ? tiles.shared : tiles.members);
+        }
+    });
+    return tiles;
+}
+
+// hidden = silu(gate . x) * (up . x) of a net's rows, for kPanelRows or fewer rows of its matrices.
+void expand(const Call& call, const Inputs& inputs, std::int64_t net, std::int64_t panel,
+            Instructions instructions, const Workspace& workspace) {
+    const op::Weight gate = gate_of(call, net);
+    const op::Weight up = up_of(call, net);
+    const std::int64_t count = call.count(net);
+    const std::int64_t first = panel * kPanelRows;
+    const std::int64_t rows = std::min<std::int64_t>(kPanelRows, gate.rows - first);
+    float* gates = workspace.sums;
+    float* ups = gates + count * kPanelRows;
+    multiply_rows(gate, first, rows, input_of(call, inputs, net, gate.type), instructions,
+                  workspace, gates);
+    multiply_rows(up, first, rows, input_of(call, inputs, net, up.type), instructions, workspace,
+                  ups);
+    for (std::int64_t m = 0; m < count; ++m) {
+        float* hidden = call.is_shared(net) ? call.shared_hidden.row(m)
+                                            : call.hidden.row(call.first(net) + m);
+        for (std::int64_t i = 0; i < rows; ++i) {
+            hidden[first + i] = silu(gates[m * kPanelRows + i]) * ups[m * kPanelRows + i];
         }
     }
 }
 
-// y[., first .. first+count-1]. `part` gets what every member, then every row's shared net, gives.
-void contract(const Call& call, std::int64_t first, std::int64_t count, float* weights,
-              float* part) {
-    const op::Experts& args = call.args;
-    for (std::int64_t i = 0; i <= call.groups.used; ++i) {
-        const Net net = net_at(call, i);
-        const Rows hidden{.data = net.hidden, .stride = net.down.cols, .count = net.x.count};
-        const std::int64_t member = i == call.groups.used ? call.members() : call.groups.first[i];
-        products(decode_rows(net.down, first, count, weights), hidden, net.down.cols,
-                 part + member * kRowTile, 1, kRowTile);
-    }
-    const std::int64_t k = args.active;
-    for (std::int64_t t = 0; t < call.rows(); ++t) {
-        const float* shared = part + (call.members() + t) * kRowTile;
-        for (std::int64_t i = 0; i < count; ++i) {
-            float sum = 0.0f;
-            for (std::int64_t s = 0; s < k; ++s) {
-                sum += call.share.row(t)[s] * part[call.groups.place[t * k + s] * kRowTile + i];
+// About the cycles of one panel of a net's gate and up.
+std::int64_t panel_cost(const Call& call, std::int64_t net) {
+    const op::Weight gate = gate_of(call, net);
+    const std::int64_t rate = rounds_input(gate.type) ? 64 : 8;
+    return kPanelRows * std::max(gate.row_bytes / 2, call.count(net) * gate.cols * 2 / rate) + 1;
+}
+
+void expand_all(const Call& call, const Inputs& inputs, Queue& queue,
+                const Workspaces& workspaces) {
+    const auto panels = [&](std::int64_t net) {
+        const std::int64_t rows =
+            call.is_shared(net) ? call.shared_hidden.cols : call.hidden.cols;
+        return (rows + kPanelRows - 1) / kPanelRows;
+    };
+    std::int64_t all = 0;
+    for (std::int64_t net = 0; net < call.nets(); ++net) all += panels(net) * panel_cost(call, net);
+    queue.split(all, 4, [&](std::int64_t begin, std::int64_t end, int thread) {
+        std::int64_t at = 0;
+        for (std::int64_t net = 0; net < call.nets(); ++net) {
+            const std::int64_t cost = panel_cost(call, net);
+            for (std::int64_t panel = 0; panel < panels(net); ++panel, at += cost) {
+                if (at < begin || at >= end) continue;
+                expand(call, inputs, net, panel, queue.instructions(), workspaces.of(thread));
             }
-            args.y.row(t)[first + i] = sum + call.shared_scale.row(t)[0] * shared[i];
+        }
+    });
+}
+
+// y[., first .. first+count-1], count <= kPanelRows. The workspace's sums get what every member,
+// then every row's shared net, gives.
+void contract(const Call& call, const Hidden& hidden, std::int64_t first, std::int64_t count,
+              Instructions instructions, const Workspace& workspace) {
+    for (std::int64_t net = 0; net < call.nets(); ++net) {
+        multiply_rows(down_of(call, net), first, count, hidden_of(call, hidden, net), instructions,
+                      workspace, workspace.sums + call.first(net) * kPanelRows);
+    }
+    const std::int64_t k = call.args.active;
+    for (std::int64_t t = 0; t < call.rows(); ++t) {
+        const float* shared = workspace.sums + (call.members() + t) * kPanelRows;
+        const float share = call.shared_scale.row(t)[0];
+        float sum[kPanelRows] = {};
+        for (std::int64_t s = 0; s < k; ++s) {
+            const float own = call.share.row(t)[s];
+            const float* part = workspace.sums + call.groups.place[t * k + s] * kPanelRows;
+            for (int i = 0; i < kPanelRows; ++i) sum[i] += own * part[i];
+        }
+        for (std::int64_t i = 0; i < count; ++i) {
+            call.args.y.row(t)[first + i] = sum[i] + share * shared[i];
         }
     }
 }
@@ -137,7 +320,8 @@ Call route(const op::Experts& args, Queue& queue) {
     const std::int64_t members = rows * k;
     const MatrixView<float> logits = queue.matrix(rows, experts);
     const MatrixView<float> scale = queue.matrix(rows, 1);
-    project(queue, args.x, {{args.router, logits}, {args.shared_scale, scale}});
+    project(queue, args.x, {{.weight = args.router, .out = logits, .exact = true},
+                            {.weight = args.shared_scale, .out = scale, .exact = true}});
 
     const MatrixView<std::int32_t> chosen =
         args.chosen.empty() ? MatrixView<std::int32_t>{queue.take<std::int32_t>(members), rows, k}
@@ -171,24 +355,26 @@ void experts(const op::Experts& args, device::Queue& queue) {
     Queue& own = begin_op(queue);
     check(args);
     const Call call = route(args, own);
+    const Inputs inputs = make_inputs(call, own);
     const std::int64_t width = args.x.cols;
-    const std::int64_t hidden = args.experts.hidden;
-    const std::int64_t shared = args.shared_gate.rows;
-    const std::int64_t all = call.members() + call.rows();
-    const std::int64_t widest = std::max({width, hidden, shared});
-    const MatrixView<float> weights = own.matrix(own.threads(), kRowTile * widest);
-    const MatrixView<float> parts = own.matrix(own.threads(), 2 * kRowTile * all);
-
-    own.split(hidden, 2 * width * all, [&](std::int64_t begin, std::int64_t end, int thread) {
-        for (std::int64_t i = 0; i < call.groups.used; ++i) {
-            expand(net_at(call, i), begin, end, weights.row(thread), parts.row(thread));
-        }
-        expand(net_at(call, call.groups.used), begin * shared / hidden, end * shared / hidden,
-               weights.row(thread), parts.row(thread));
-    });
-    own.split(width, hidden * all, [&](std::int64_t begin, std::int64_t end, int thread) {
-        for (std::int64_t d = begin; d < end; d += kRowTile) {
-            contract(call, d, std::min(kRowTile, end - d), weights.row(thread), parts.row(thread));
+    const std::int64_t widest =
+        std::max({width, args.experts.hidden, args.shared_gate.rows});
+    std::int64_t bytes = 0;
+    for (const std::int64_t net : {std::int64_t{0}, call.groups.used}) {
+        bytes = std::max({bytes, gate_of(call, net).row_bytes, up_of(call, net).row_bytes,
+                          down_of(call, net).row_bytes});
+    }
+    const Workspaces workspaces(own, bytes, widest, 2 * (call.members() + call.rows()));
+    expand_all(call, inputs, own, workspaces);
+    const Hidden hidden = round_hidden(call, own);
+    const std::int64_t panels = (width + kPanelRows - 1) / kPanelRows;
+    const std::int64_t cost =
+        kPanelRows * (call.members() * args.experts.hidden + call.shared_hidden.size());
+    own.split(panels, cost, [&](std::int64_t begin, std::int64_t end, int thread) {
+        for (std::int64_t panel = begin; panel < end; ++panel) {
+            const std::int64_t first = panel * kPanelRows;
+            contract(call, hidden, first, std::min<std::int64_t>(kPanelRows, width - first),
+                     own.instructions(), workspaces.of(thread));
         }
     });
 }

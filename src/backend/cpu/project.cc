@@ -1,45 +1,101 @@
-// Bounded by reading the weights where there are few input rows, by multiply-adds where there are
-// many. Each thread takes a contiguous range of the weight rows of all projections.
+// Each thread takes a contiguous range of the rows of all weights, of as much work as the others'.
 #include "backend/cpu/project.h"
 
 #include <algorithm>
+#include <array>
 
+#include "backend/cpu/operand.h"
 #include "base/check.h"
 #include "quant/type.h"
 
 namespace strata::cpu {
 namespace {
 
-void project_rows(const Projection& one, MatrixView<const float> x, std::int64_t begin,
-                  std::int64_t end, float* buffer) {
-    const Rows inputs{.data = x.data, .stride = x.cols, .count = x.rows};
-    for (std::int64_t r = begin; r < end; r += kRowTile) {
-        Rows weights = decode_rows(one.weight, r, std::min(kRowTile, end - r), buffer);
-        weights.data += one.first_column;
-        products(weights, inputs, x.cols, one.out.data + r, 1, one.out.cols);
+// A projection, ready to be computed panel by panel.
+struct Task {
+    const Projection* projection = nullptr;
+    Operand x;
+    std::int64_t first = 0;  // work of the tasks before
+    std::int64_t cost = 0;   // of one panel
+
+    std::int64_t panels() const {
+        return (projection->weight.rows + kPanelRows - 1) / kPanelRows;
     }
+};
+
+struct Tasks {
+    std::array<Task, kProjectionsMax> all;
+    int count = 0;
+    std::int64_t cost = 0;
+};
+
+// About the cycles that the panel takes to read or to compute, whichever is more.
+std::int64_t panel_cost(const op::Weight& weight, const Operand& x) {
+    const std::int64_t rate = x.is_rounded() ? 64 : 8;
+    return kPanelRows * std::max(weight.row_bytes / 4, x.rows() * x.cols / rate) + 1;
+}
+
+Tasks make_tasks(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all) {
+    Tasks tasks;
+    for (const Projection& one : all) {
+        STRATA_CHECK(tasks.count < kProjectionsMax);
+        STRATA_CHECK(one.first_column + x.cols <= one.weight.cols);
+        STRATA_CHECK(one.out.rows == x.rows && one.out.cols == one.weight.rows);
+        Task& task = tasks.all[static_cast<std::size_t>(tasks.count)];
+        task.projection = &one;
+        const auto same = [&](const Task& other) {
+            return other.projection->weight.type == one.weight.type &&
+                   other.projection->exact == one.exact &&
+                   other.projection->first_column == one.first_column;
+        };
+        auto* end = tasks.all.data() + tasks.count;
+        const auto* found = std::find_if(tasks.all.data(), end, same);
+        task.x = found != end
+                     ? found->x
+                     : make_operand(queue, x, one.first_column, one.weight.type, one.exact);
+        task.first = tasks.cost;
+        task.cost = panel_cost(one.weight, task.x);
+        tasks.cost += task.panels() * task.cost;
+        ++tasks.count;
+    }
+    return tasks;
+}
+
+void run_panel(const Task& task, std::int64_t panel, Instructions instructions,
+               const Workspace& workspace) {
+    const Projection& one = *task.projection;
+    const std::int64_t row = panel * kPanelRows;
+    const std::int64_t count = std::min<std::int64_t>(kPanelRows, one.weight.rows - row);
+    multiply_rows(one.weight, row, count, task.x, instructions, workspace, workspace.sums);
+    for (std::int64_t t = 0; t < one.out.rows; ++t) {
+        std::copy_n(workspace.sums + t * kPanelRows, count, one.out.row(t) + row);
+    }
+}
+
+// The panels of a task that start in [begin, end) of all tasks' work.
+std::int64_t first_panel(const Task& task, std::int64_t at) {
+    return std::clamp<std::int64_t>((at - task.first + task.cost - 1) / task.cost, 0,
+                                    task.panels());
 }
 
 }  // namespace
 
 void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all) {
-    std::int64_t rows = 0;
-    std::int64_t widest = 0;
+    const Tasks tasks = make_tasks(queue, x, all);
+    std::int64_t cols = 0;
+    std::int64_t bytes = 0;
     for (const Projection& one : all) {
-        STRATA_CHECK(one.first_column + x.cols <= one.weight.cols);
-        STRATA_CHECK(one.out.rows == x.rows && one.out.cols == one.weight.rows);
-        rows += one.weight.rows;
-        widest = std::max(widest, one.weight.cols);
+        cols = std::max(cols, one.weight.cols);
+        bytes = std::max(bytes, one.weight.row_bytes);
     }
-    const std::int64_t buffer_size = kRowTile * widest;
-    float* buffers = queue.take<float>(queue.threads() * buffer_size);
-    queue.split(rows, widest * (x.rows + 2), [&](std::int64_t begin, std::int64_t end, int thread) {
-        std::int64_t first = 0;
-        for (const Projection& one : all) {
-            const std::int64_t last = first + one.weight.rows;
-            project_rows(one, x, std::max(begin, first) - first, std::min(end, last) - first,
-                         buffers + thread * buffer_size);
-            first = last;
+    const Workspaces workspaces(queue, bytes, cols, x.rows);
+    queue.split(tasks.cost, 4, [&](std::int64_t begin, std::int64_t end, int thread) {
+        for (int i = 0; i < tasks.count; ++i) {
+            const Task& task = tasks.all[static_cast<std::size_t>(i)];
+            const std::int64_t last = first_panel(task, end);
+            for (std::int64_t panel = first_panel(task, begin); panel < last; ++panel) {
+                run_panel(task, panel, queue.instructions(), workspaces.of(thread));
+            }
         }
     });
 }

@@ -10,19 +10,19 @@
 
 namespace strata::cpu {
 
-// Weight rows that are decoded together: few enough to stay in the second cache level while every
-// input row passes by.
-inline constexpr std::int64_t kRowTile = 8;
+inline constexpr int kProjectionsMax = 8;
 
 // `columns` columns from `first_column` on of a weight, times each input row.
 struct Projection {
     const op::Weight& weight;
     MatrixView<float> out;  // [x.rows, weight.rows]
     std::int64_t first_column = 0;
+    bool exact = false;  // x is not rounded, whatever the weight's type
 };
 
-// out[t, r] = weight[r] . x[t] for every projection. x.cols columns of each weight are used; each
-// weight row is decoded once, whatever the number of input rows.
+// out[t, r] = weight[r] . x[t] for each of at most kProjectionsMax projections, as op/weight.h says.
+// x.cols columns of each weight are used; each weight row is read once, whatever the number of input
+// rows.
 void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all);
 
 // Rows first .. first+count-1 of the weight as F32: in place where they are F32 already, else

@@ -1,0 +1,54 @@
+// Products of a few weight rows with all rows of an input, whatever the weight's type.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cpu/product.h"
+#include "backend/cpu/quantized/rounded.h"
+#include "backend/cpu/queue.h"
+#include "op/weight.h"
+
+namespace strata::cpu {
+
+// Input rows as weights of one type want them: rounded, or as they are.
+struct Operand {
+    Rows plain;
+    Rounded rounded;                // empty for types that take plain rows
+    std::int64_t first_column = 0;  // of the weight, at the first value
+    std::int64_t cols = 0;
+
+    bool is_rounded() const { return rounded.form != nullptr; }
+    std::int64_t rows() const { return is_rounded() ? rounded.rows : plain.count; }
+};
+
+// Whether products of weights of this type round their input.
+bool rounds_input(quant::Type type);
+
+// `exact` leaves the input as it is whatever the type.
+Operand make_operand(Queue& queue, MatrixView<const float> x, std::int64_t first_column,
+                     quant::Type type, bool exact = false);
+
+// Memory of one thread for multiply_rows.
+struct Workspace {
+    float* decoded = nullptr;   // kPanelRows rows
+    std::byte* rows = nullptr;  // kPanelRows rows as stored
+    float* sums = nullptr;      // kPanelRows an input row, for the caller
+};
+
+// One for each thread of the queue, for weights of at most `row_bytes` a row and `cols` columns.
+struct Workspaces {
+    Workspaces(Queue& queue, std::int64_t row_bytes, std::int64_t cols, std::int64_t input_rows);
+    Workspace of(int thread) const;
+
+    MatrixView<float> decoded;
+    MatrixView<std::byte> rows;
+    MatrixView<float> sums;
+};
+
+// out[t * kPanelRows + i] = weight[first + i] . x[t], i < count <= kPanelRows; what lies at the
+// other i is overwritten.
+void multiply_rows(const op::Weight& weight, std::int64_t first, std::int64_t count,
+                   const Operand& x, Instructions instructions, const Workspace& workspace,
+                   float* out);
+
+}  // namespace strata::cpu

@@ -1,0 +1,111 @@
+// For every type on every machine; the sets of instructions have faster ones for common types.
+#include "backend/cpu/quantized/panel.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace strata::cpu {
+namespace {
+
+// One row's block into the panel, its first column at `col`.
+void place(const quant::TypeInfo& type, const quant::Integers& block, int col, int row,
+           Panel& panel) {
+    const quant::IntegerForm& form = *type.integers;
+    for (int i = 0; i < type.block; i += 4) {
+        std::uint8_t* to = panel.codes[(col + i) / 4][row];
+        for (int j = 0; j < 4; ++j) {
+            to[j] = static_cast<std::uint8_t>(block.codes[i + j] + form.offset);
+        }
+    }
+    for (int g = 0; g < type.block / form.group; ++g) {
+        panel.scales[col / form.group + g][row] = block.scales[g];
+        if (form.minima) panel.minima[col / form.group + g][row] = block.minimum;
+    }
+    if (!form.has_parts()) return;
+    for (int p = 0; p < type.block / form.part; ++p) {
+        panel.parts[p][row] = block.parts[p];
+        if (form.minima) panel.part_minima[p / 2][row][p % 2] = block.minima[p];
+    }
+}
+
+int sum_part(const Panel& panel, const Tile& tile, int col, int columns, int t, int row) {
+    int sum = 0;
+    for (int k = col / 4; k < (col + columns) / 4; ++k) {
+        const std::uint8_t* weight = panel.codes[k][row];
+        const std::int8_t* x = tile.codes + (k * tile.rows + t) * 4;
+        for (int j = 0; j < 4; ++j) sum += weight[j] * x[j];
+    }
+    return sum;
+}
+
+int sum_minima(const Panel& panel, const Tile& tile, int pairs, int t, int row) {
+    int sum = 0;
+    for (int p = 0; p < pairs; ++p) {
+        std::int16_t half[2];
+        std::memcpy(half, tile.sums + p * tile.rows + t, sizeof(half));
+        for (int j = 0; j < 2; ++j) sum += panel.part_minima[p][row][j] * half[j];
+    }
+    return sum;
+}
+
+// A group without parts, and with them.
+int sum_group(const quant::IntegerForm& form, const Panel& panel, const Tile& tile, int g, int t,
+              int row) {
+    if (!form.has_parts()) {
+        const int base = form.minima ? 0 : tile.sums[g * tile.rows + t];
+        return base + sum_part(panel, tile, g * form.group, form.group, t, row);
+    }
+    int sum = 0;
+    for (int p = 0; p < form.group / form.part; ++p) {
+        const int base = form.minima ? 0 : tile.sums[p * tile.rows + t];
+        sum += panel.parts[p][row] *
+               (base + sum_part(panel, tile, p * form.part, form.part, t, row));
+    }
+    return sum;
+}
+
+}  // namespace
+
+void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
+                int columns, Panel& panel) {
+    for (int row = 0; row < kPanelRows; ++row) {
+        const std::byte* block = rows + row * stride;
+        for (int col = 0; col < columns; col += type.block, block += type.block_bytes) {
+            quant::Integers integers;
+            type.integers->unpack(block, integers);
+            place(type, integers, col, row, panel);
+        }
+    }
+}
+
+void multiply_scalar(const quant::IntegerForm& form, const Panel& panel, int columns,
+                     const Tile& tile, float* sum) {
+    for (int t = 0; t < tile.rows; ++t) {
+        for (int row = 0; row < kPanelRows; ++row) {
+            float& to = sum[t * kPanelRows + row];
+            for (int g = 0; g < columns / form.group; ++g) {
+                const float scale = tile.scales[g * tile.rows + t];
+                const int product = sum_group(form, panel, tile, g, t, row);
+                to = std::fma(static_cast<float>(product), panel.scales[g][row] * scale, to);
+                if (!form.minima) continue;
+                const int base = form.has_parts()
+                                     ? sum_minima(panel, tile, form.group / form.part / 2, t, row)
+                                     : tile.sums[g * tile.rows + t];
+                to = std::fma(-static_cast<float>(base), panel.minima[g][row] * scale, to);
+            }
+        }
+    }
+}
+
+Routine find_routine(quant::Type type, Instructions instructions) {
+    Routine found;
+#if defined(__x86_64__)
+    if (instructions == Instructions::avx512) found = avx512_routine(type);
+#endif
+    static_cast<void>(instructions);
+    if (found.unpack == nullptr) found.unpack = unpack_any;
+    if (found.multiply == nullptr) found.multiply = multiply_scalar;
+    return found;
+}
+
+}  // namespace strata::cpu

@@ -1,0 +1,69 @@
+// Kernels for products of weights in types of blocks with rows rounded to eight bits. A panel holds
+// some columns of kPanelRows weight rows as integers, row beside row, so that a vector register
+// holds the same four columns of all of them: one layout for every type, every instruction set,
+// and for one input row as for hundreds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cpu/instructions.h"
+#include "quant/integer_form.h"
+#include "quant/type.h"
+
+namespace strata::cpu {
+
+inline constexpr int kPanelRows = 16;
+inline constexpr int kPanelCols = quant::kSuperBlock;
+
+// Groups and parts as the type's IntegerForm has them, from the panel's first column on.
+struct alignas(64) Panel {
+    std::uint8_t codes[kPanelCols / 4][kPanelRows][4];       // with the form's offset added
+    std::int32_t parts[kPanelCols / 16][kPanelRows];         // where the form has parts
+    std::int16_t part_minima[kPanelCols / 32][kPanelRows][2];  // with minima: pairs of parts
+    float scales[kPanelCols / 16][kPanelRows];
+    float minima[kPanelCols / 32][kPanelRows];
+};
+
+// At most kTileRows input rows, their values interleaved, from a panel's first column on.
+struct Tile {
+    int rows = 0;
+    const std::int8_t* codes = nullptr;    // [column / 4][row][4]
+    const float* scales = nullptr;         // [group][row]
+    const std::int32_t* sums = nullptr;    // [part][row], see Rounded
+};
+
+inline constexpr int kTileRows = 12;
+
+// Rows of the next tile where `left` rows are left: one of the sizes that kernels are made for.
+constexpr int tile_rows(std::int64_t left) {
+    if (left >= kTileRows) return kTileRows;
+    for (const int size : {8, 6, 4, 3, 2}) {
+        if (left >= size) return size;
+    }
+    return 1;
+}
+
+// What an instruction set does for one type.
+struct Routine {
+    // Fills a panel from kPanelRows rows, `stride` bytes apart, of `columns` columns in whole
+    // blocks.
+    void (*unpack)(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
+                   int columns, Panel& panel) = nullptr;
+    // sum[t][r] += tile row t . panel row r, as op/weight.h says.
+    void (*multiply)(const quant::IntegerForm& form, const Panel& panel, int columns,
+                     const Tile& tile, float* sum) = nullptr;
+    // Whether the panel's columns are permuted: in each 16, column 4 i + j lies at 4 j + i.
+    bool transposed = false;
+};
+
+Routine find_routine(quant::Type type, Instructions instructions);
+
+// The parts of find_routine.
+void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
+                int columns, Panel& panel);
+void multiply_scalar(const quant::IntegerForm& form, const Panel& panel, int columns,
+                     const Tile& tile, float* sum);
+Routine avx512_routine(quant::Type type);
+
+}  // namespace strata::cpu

@@ -1,0 +1,52 @@
+// Rows of F32 rounded to eight bits, as op/weight.h says, for products with weights of one type.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cpu/product.h"
+#include "backend/cpu/quantized/panel.h"
+#include "backend/cpu/queue.h"
+
+namespace strata::cpu {
+
+// All three arrays hold 32-bit items, some a row. In tiles, item i of the rows r .. r+w-1 of a tile
+// lie side by side at r * items + i * w; in rows, item i of row r at r * items + i.
+struct Rounded {
+    const quant::IntegerForm* form = nullptr;
+    std::int64_t rows = 0;
+    std::int64_t cols = 0;                // whole blocks
+    std::int32_t* codes = nullptr;        // four columns an item
+    float* scales = nullptr;              // one a group of the form
+    // One a part: the sum of its codes, times minus the form's offset where there is one. With
+    // parts that have minima, one for two parts, a half each.
+    std::int32_t* sums = nullptr;
+
+    std::int64_t code_items() const { return cols / 4; }
+    std::int64_t scale_items() const { return cols / form->group; }
+    std::int64_t sum_items() const {
+        return cols / form->part / (form->minima && form->has_parts() ? 2 : 1);
+    }
+    // The tile from row `row` on, at column `col`.
+    Tile tile(std::int64_t row, std::int64_t col) const;
+};
+
+// Uninitialized, in memory of the queue.
+Rounded take_rounded(Queue& queue, const quant::IntegerForm& form, std::int64_t rows,
+                     std::int64_t cols);
+
+// Fills row `row`, in rows, from `n` values that stand `before` columns from the first, zeros
+// around them.
+void round_row(const float* x, std::int64_t before, std::int64_t n, bool transposed,
+               Instructions instructions, const Rounded& to, std::int64_t row);
+
+// Rows at[0 .. to.rows-1] of `from`, or the first, from rows into tiles, as far as the tiles that
+// start in [begin, end) go.
+void make_tiles(const Rounded& from, const std::int32_t* at, const Rounded& to,
+                std::int64_t begin, std::int64_t end);
+
+// x rounded and in tiles for weights of the type from `first_column` on; the queue's threads share
+// the work.
+Rounded round_rows(Queue& queue, MatrixView<const float> x, std::int64_t first_column,
+                   quant::Type type);
+
+}  // namespace strata::cpu
