@@ -37,7 +37,8 @@ struct ExpertTable {
 //           shared_down [D, FS]; chosen [T, k] and share [T, k] (each may be empty) get A and w.
 //           1 <= k <= min(E, kExpertsActiveMax); E <= kExpertsMax.
 // Effects   Writes y, chosen, share. Nothing overlaps.
-// Numerics  F32 router logits and sums; Tolerance::projection. Row t is bit-identical whatever T
+// Numerics  router . x and shared_scale . x are exact (op/weight.h), F32 sums;
+//           Tolerance::projection. Row t is bit-identical whatever T
 //           is. With NaN logits the choice stays k different experts in [0, E).
 struct Experts {
     MatrixView<const float> x;

@@ -1,4 +1,4 @@
-// Weight matrices as the model file stores them.
+// Weight matrices as the model file stores them, and the numerics of products with them.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,25 @@
 
 namespace strata::op {
 
+// W x, wherever an op multiplies a row x of F32 with a weight W [rows = out, cols = in]:
+//
+// F32, F16, BF16    x as it is, F32 products and sums.
+// types of blocks   x is rounded to eight bits first (those with quant::TypeInfo::integers):
+//
+//   Neighbours of x, as many as share a scale in the type but at least 32, form a group; groups
+//   start at the weight's first column. With m the largest magnitude of the group, in F32 and each
+//   operation rounded:
+//     a = m / 127;   q_i = x_i * (127 / m), to the nearest integer, ties to even
+//   Where 127 / m is not finite: a = 0 and q = 0. Where x has a NaN or an infinity: a = NaN.
+//   The product is that of W with the values a * q_i, its sums over a group of W (quant::Integers)
+//   exact, the rest F32, group after group:
+//     y = y + sum(part * code * q) * (scale * a);   y = y - sum(part_minimum * q) * (minimum * a)
+//   each a fused multiply-add, the second where the type has minima.
+//
+// So a product depends on the row and the weight alone. Where an op says "exact", x is not rounded.
+
 // `rows` rows of `cols` values in blocks of `type`, row after row without padding, in memory that
-// the op's device reads. W x is the product with W stored [rows = out, cols = in].
+// the op's device reads.
 struct Weight {
     const std::byte* data = nullptr;
     quant::Type type = quant::Type::f32;

@@ -57,7 +57,7 @@ TEST_F(Cuda, a_device_that_is_not_there_is_an_error) {
 }
 
 TEST_F(Cuda, embed_gives_every_stream_the_table_row) {
-    for (const quant::Type type : kWeightTypes) {
+    for (const quant::Type type : kTableTypes) {
         Random random("embed", static_cast<std::uint64_t>(type));
         const TestWeight table = random_weight(random, type, 37, 96);
         for (const std::int64_t rows : {1, 65}) {
@@ -84,7 +84,7 @@ TEST_F(Cuda, embed_gives_every_stream_the_table_row) {
 }
 
 TEST_F(Cuda, ngram_gather_reads_the_rows_asked_for) {
-    for (const quant::Type type : kWeightTypes) {
+    for (const quant::Type type : kTableTypes) {
         Random random("gather", static_cast<std::uint64_t>(type));
         const TestWeight table = random_weight(random, type, 101, 32);
         std::vector<std::int64_t> rows;

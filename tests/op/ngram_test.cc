@@ -22,7 +22,7 @@ std::vector<float> run_gather(TestBackend& backend, const TestWeight& table,
 }
 
 TEST(NgramGather, takes_the_rows_of_the_table_exactly) {
-    for (const quant::Type type : kWeightTypes) {
+    for (const quant::Type type : kTableTypes) {
         Random random("ngram_gather", static_cast<std::uint64_t>(type));
         const TestWeight table = random_weight(random, type, 211, 32);
         for (const std::int64_t heads : {1, 4, 16}) {

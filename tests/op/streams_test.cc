@@ -33,7 +33,7 @@ std::vector<float> run_embed(TestBackend& backend, const TestWeight& table,
 }
 
 TEST(Embed, every_stream_is_the_table_row_exactly) {
-    for (const quant::Type type : kWeightTypes) {
+    for (const quant::Type type : kTableTypes) {
         Random random("embed", static_cast<std::uint64_t>(type));
         const TestWeight table = random_weight(random, type, 37, 96);
         for (const int streams : {1, 3, 4}) {

@@ -2,17 +2,29 @@
 
 #include <gtest/gtest.h>
 
+#include "base/text.h"
+
 namespace strata::test {
 namespace {
 
+void add(std::vector<TestBackend>& made, const char* name, const BackendOptions& options) {
+    auto backend = make_cpu_backend(options);
+    STRATA_CHECK(backend.ok());
+    made.push_back(
+        {concat("cpu, ", options.threads, " threads", name), "cpu", std::move(backend).value()});
+}
+
+// One kind: neither threads nor instructions change a bit.
 std::vector<TestBackend> make_backends() {
     std::vector<TestBackend> made;
     // 3 is more threads than the rows of many cases, and divides few of them.
-    for (const int threads : {1, 2, 3}) {
-        auto backend = make_cpu_backend({.threads = threads});
-        STRATA_CHECK(backend.ok());
-        made.push_back(
-            {"cpu, " + std::to_string(threads) + " threads", "cpu", std::move(backend).value()});
+    for (const int threads : {1, 2, 3}) add(made, "", {.threads = threads});
+    const cpu::Instructions fastest = cpu::fastest_instructions();
+    if (fastest > cpu::Instructions::scalar) {
+        add(made, ", scalar", {.threads = 2, .instructions = cpu::Instructions::scalar});
+    }
+    if (fastest > cpu::Instructions::avx2) {
+        add(made, ", AVX2", {.threads = 1, .instructions = cpu::Instructions::avx2});
     }
     return made;
 }

@@ -28,6 +28,10 @@ struct Tolerance {
     // weight; norms of queries and keys and two products around it multiply that by a few.
     static constexpr Tolerance attention() { return {"attention", 5e-5, 5e-5}; }
 
+    // Inputs that are rounded to eight bits after F32 operations: one in a thousand or so lies at a
+    // tie and moves by a 127th of its group's largest.
+    static constexpr Tolerance rounded_inputs() { return {"rounded_inputs", 1e-2, 1e-2}; }
+
     // A value that was rounded to 11 bits on the other side of a tie: one unit in the last place.
     static constexpr Tolerance half() { return {"half", 0x1p-10, 1e-6}; }
 };

@@ -11,8 +11,22 @@
 
 namespace strata::test {
 
-inline constexpr quant::Type kWeightTypes[] = {
-    quant::Type::f32, quant::Type::f16, quant::Type::bf16, quant::Type::q8_0, quant::Type::q4_0};
+// Types that multiply their input as it is, so that an oracle follows every op that uses them.
+inline constexpr quant::Type kWeightTypes[] = {quant::Type::f32, quant::Type::f16,
+                                               quant::Type::bf16};
+
+// Types that round their input. Where that input is itself the result of F32 operations, one of its
+// values in a thousand or so rounds to the other side of a tie.
+inline constexpr quant::Type kBlockTypes[] = {
+    quant::Type::q8_0,    quant::Type::q4_0,    quant::Type::q5_0,   quant::Type::q5_1,
+    quant::Type::q2_0,    quant::Type::iq4_nl,  quant::Type::mxfp4,  quant::Type::nvfp4,
+    quant::Type::q2_k,    quant::Type::q3_k,    quant::Type::q4_k,   quant::Type::q5_k,
+    quant::Type::q6_k,    quant::Type::iq2_xxs, quant::Type::iq2_xs, quant::Type::iq2_s,
+    quant::Type::iq3_xxs, quant::Type::iq3_s,   quant::Type::iq1_m,  quant::Type::iq4_xs};
+
+// Of tables, whose rows are only decoded.
+inline constexpr quant::Type kTableTypes[] = {quant::Type::f32, quant::Type::f16, quant::Type::bf16,
+                                              quant::Type::q8_0, quant::Type::q4_0};
 
 // A matrix [rows, cols] as stored (`bytes`), and what the stored bytes decode to (`values`).
 struct TestWeight {
@@ -32,6 +46,8 @@ TestWeight make_weight(quant::Type type, std::int64_t rows, std::int64_t cols,
                        const std::vector<float>& values);
 // Values of about 1 / sqrt(cols), so that a product keeps the size of its input.
 TestWeight random_weight(Random& random, quant::Type type, std::int64_t rows, std::int64_t cols);
+// Of any type of kBlockTypes: every bit of the codes random, scales of either sign and many sizes.
+TestWeight random_blocks(Random& random, quant::Type type, std::int64_t rows, std::int64_t cols);
 TestWeight zero_weight(std::int64_t rows, std::int64_t cols);
 
 // The types that the matrices of one case take, in the order in which they are asked for.
@@ -50,7 +66,9 @@ class Types {
     std::size_t asked_ = 0;
 };
 
-// W x, in float64.
+// W x, in float64 but for the rounding of x that op/weight.h asks of some types.
 Row product(const TestWeight& weight, const Row& x);
+// The same where an op says that x is not rounded.
+Row exact_product(const TestWeight& weight, const Row& x);
 
 }  // namespace strata::test

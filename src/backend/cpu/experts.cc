@@ -130,18 +130,17 @@ void fill_input(const Call& call, Queue& queue, Input& input) {
     if (x.rows == 1) return;
     input.members = take_rounded(queue, form, call.members(), x.cols);
     input.shared = take_rounded(queue, form, x.rows, x.cols);
-    queue.split(call.nets(), 2 * x.cols * x.rows,
-                [&](std::int64_t begin, std::int64_t end, int) {
-                    for (std::int64_t net = begin; net < end; ++net) {
-                        if (call.is_shared(net)) {
-                            make_tiles(input.rows, nullptr, input.shared, 0, x.rows);
-                        } else {
-                            make_tiles(input.rows, call.groups.row + call.first(net),
-                                       part_of(input.members, call.first(net), call.count(net)), 0,
-                                       call.count(net));
-                        }
-                    }
-                });
+    queue.split(call.nets(), 2 * x.cols * x.rows, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t net = begin; net < end; ++net) {
+            if (call.is_shared(net)) {
+                make_tiles(input.rows, nullptr, input.shared, 0, x.rows);
+            } else {
+                make_tiles(input.rows, call.groups.row + call.first(net),
+                           part_of(input.members, call.first(net), call.count(net)), 0,
+                           call.count(net));
+            }
+        }
+    });
 }
 
 Inputs make_inputs(const Call& call, Queue& queue) {
@@ -235,8 +234,8 @@ void expand(const Call& call, const Inputs& inputs, std::int64_t net, std::int64
     multiply_rows(up, first, rows, input_of(call, inputs, net, up.type), instructions, workspace,
                   ups);
     for (std::int64_t m = 0; m < count; ++m) {
-        float* hidden = call.is_shared(net) ? call.shared_hidden.row(m)
-                                            : call.hidden.row(call.first(net) + m);
+        float* hidden =
+            call.is_shared(net) ? call.shared_hidden.row(m) : call.hidden.row(call.first(net) + m);
         for (std::int64_t i = 0; i < rows; ++i) {
             hidden[first + i] = silu(gates[m * kPanelRows + i]) * ups[m * kPanelRows + i];
         }
@@ -253,8 +252,7 @@ std::int64_t panel_cost(const Call& call, std::int64_t net) {
 void expand_all(const Call& call, const Inputs& inputs, Queue& queue,
                 const Workspaces& workspaces) {
     const auto panels = [&](std::int64_t net) {
-        const std::int64_t rows =
-            call.is_shared(net) ? call.shared_hidden.cols : call.hidden.cols;
+        const std::int64_t rows = call.is_shared(net) ? call.shared_hidden.cols : call.hidden.cols;
         return (rows + kPanelRows - 1) / kPanelRows;
     };
     std::int64_t all = 0;
@@ -320,8 +318,9 @@ Call route(const op::Experts& args, Queue& queue) {
     const std::int64_t members = rows * k;
     const MatrixView<float> logits = queue.matrix(rows, experts);
     const MatrixView<float> scale = queue.matrix(rows, 1);
-    project(queue, args.x, {{.weight = args.router, .out = logits, .exact = true},
-                            {.weight = args.shared_scale, .out = scale, .exact = true}});
+    project(queue, args.x,
+            {{.weight = args.router, .out = logits, .exact = true},
+             {.weight = args.shared_scale, .out = scale, .exact = true}});
 
     const MatrixView<std::int32_t> chosen =
         args.chosen.empty() ? MatrixView<std::int32_t>{queue.take<std::int32_t>(members), rows, k}
@@ -357,8 +356,7 @@ void experts(const op::Experts& args, device::Queue& queue) {
     const Call call = route(args, own);
     const Inputs inputs = make_inputs(call, own);
     const std::int64_t width = args.x.cols;
-    const std::int64_t widest =
-        std::max({width, args.experts.hidden, args.shared_gate.rows});
+    const std::int64_t widest = std::max({width, args.experts.hidden, args.shared_gate.rows});
     std::int64_t bytes = 0;
     for (const std::int64_t net : {std::int64_t{0}, call.groups.used}) {
         bytes = std::max({bytes, gate_of(call, net).row_bytes, up_of(call, net).row_bytes,

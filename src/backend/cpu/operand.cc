@@ -48,14 +48,21 @@ void multiply_rounded(const op::Weight& weight, std::int64_t first, std::int64_t
 }
 
 void multiply_plain(const op::Weight& weight, std::int64_t first, std::int64_t count,
-                    const Operand& x, float* decoded, float* out) {
-    // Few input rows leave no time to take decoded weights from further than the first cache level.
-    const std::int64_t together = x.plain.count > kPanelRows ? kPanelRows : 4;
-    for (std::int64_t r = 0; r < count; r += together) {
-        Rows weights = decode_rows(weight, first + r, std::min(together, count - r), decoded);
-        weights.data += x.first_column;
-        products(weights, x.plain, x.cols, out + r, 1, kPanelRows);
+                    const Operand& x, Instructions instructions, float* decoded, float* out) {
+    const std::byte* data = weight.row(first);
+    if (!rounds_input(weight.type)) {
+        const quant::TypeInfo& type = quant::info(weight.type);
+        const StoredRows rows{.data = data + x.first_column * type.block_bytes,
+                              .type = weight.type,
+                              .stride = weight.cols,
+                              .count = count};
+        products(rows, x.plain, x.cols, instructions, out, 1, kPanelRows);
+        return;
     }
+    Rows rows = decode_rows(weight, first, count, decoded);
+    rows.data += x.first_column;
+    const StoredRows decoded_rows{.data = rows.data, .stride = rows.stride, .count = count};
+    products(decoded_rows, x.plain, x.cols, instructions, out, 1, kPanelRows);
 }
 
 }  // namespace
@@ -90,7 +97,7 @@ void multiply_rows(const op::Weight& weight, std::int64_t first, std::int64_t co
     if (x.is_rounded()) {
         multiply_rounded(weight, first, count, x, instructions, workspace.rows, out);
     } else {
-        multiply_plain(weight, first, count, x, workspace.decoded, out);
+        multiply_plain(weight, first, count, x, instructions, workspace.decoded, out);
     }
 }
 

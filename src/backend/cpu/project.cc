@@ -18,9 +18,7 @@ struct Task {
     std::int64_t first = 0;  // work of the tasks before
     std::int64_t cost = 0;   // of one panel
 
-    std::int64_t panels() const {
-        return (projection->weight.rows + kPanelRows - 1) / kPanelRows;
-    }
+    std::int64_t panels() const { return (projection->weight.rows + kPanelRows - 1) / kPanelRows; }
 };
 
 struct Tasks {

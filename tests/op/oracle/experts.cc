@@ -49,7 +49,7 @@ ExpertsLayer random_experts(Random& random, Types types, const ExpertsSizes& siz
 ExpertsResult experts_oracle(const ExpertsLayer& layer, const Rows& x) {
     ExpertsResult result;
     for (const Row& row : x) {
-        const Row p = softmax(product(layer.router, row));
+        const Row p = softmax(exact_product(layer.router, row));
         std::vector<std::int32_t> order(p.size());
         std::iota(order.begin(), order.end(), 0);
         std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return p[a] > p[b]; });
@@ -69,7 +69,7 @@ ExpertsResult experts_oracle(const ExpertsLayer& layer, const Rows& x) {
             result.chosen.push_back(e);
             add_scaled(y, share[j], feed_forward(layer.gate[e], layer.up[e], layer.down[e], row));
         }
-        add_scaled(y, sigmoid(product(layer.shared_scale, row)[0]),
+        add_scaled(y, sigmoid(exact_product(layer.shared_scale, row)[0]),
                    feed_forward(layer.shared_gate, layer.shared_up, layer.shared_down, row));
         result.y.push_back(y);
         result.share.push_back(share);

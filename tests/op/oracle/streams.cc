@@ -63,9 +63,14 @@ Rows mtp_fuse_oracle(const MtpFuseLayer& layer, const std::vector<std::int32_t>&
         const Row hidden = rms_norm(residual[t], layer.norm_hidden, layer.epsilon);
         Row streams;
         for (int s = 0; s < layer.streams; ++s) {
-            Row both = normed;
-            append(both, part(hidden, s * width, width));
-            append(streams, product(layer.fuse, both));
+            Row first = normed;
+            append(first, Row(static_cast<std::size_t>(width)));
+            Row second(static_cast<std::size_t>(width));
+            append(second, part(hidden, s * width, width));
+            first = product(layer.fuse, first);
+            second = product(layer.fuse, second);
+            for (std::size_t i = 0; i < first.size(); ++i) first[i] += second[i];
+            append(streams, first);
         }
         out.push_back(streams);
     }

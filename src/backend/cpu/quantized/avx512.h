@@ -9,7 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#define STRATA_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,fma")]]
+#define STRATA_AVX512 \
+    [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,fma")]]
 #define STRATA_AVX512_INLINE STRATA_AVX512 [[gnu::always_inline]] inline
 
 namespace strata::cpu {

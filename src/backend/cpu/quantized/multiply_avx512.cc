@@ -38,8 +38,7 @@ STRATA_AVX512 void multiply_groups(const Panel& panel, int groups, const Tile& t
         __m512i product[T];
 #pragma GCC unroll 12
         for (int t = 0; t < T; ++t) {
-            product[t] =
-                kMinima ? _mm512_setzero_si512() : _mm512_set1_epi32(tile.sums[g * T + t]);
+            product[t] = kMinima ? _mm512_setzero_si512() : _mm512_set1_epi32(tile.sums[g * T + t]);
         }
         add_steps<T, kSteps>(weight, x, product);
         const __m512 scale = _mm512_load_ps(panel.scales[g]);
@@ -47,12 +46,12 @@ STRATA_AVX512 void multiply_groups(const Panel& panel, int groups, const Tile& t
 #pragma GCC unroll 12
         for (int t = 0; t < T; ++t) {
             const __m512 own = _mm512_set1_ps(tile.scales[g * T + t]);
-            sum[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(product[t]), _mm512_mul_ps(scale, own),
-                                     sum[t]);
+            sum[t] =
+                _mm512_fmadd_ps(_mm512_cvtepi32_ps(product[t]), _mm512_mul_ps(scale, own), sum[t]);
             if (!kMinima) continue;
             const __m512i base = _mm512_set1_epi32(tile.sums[g * T + t]);
-            sum[t] = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(base), _mm512_mul_ps(minimum, own),
-                                      sum[t]);
+            sum[t] =
+                _mm512_fnmadd_ps(_mm512_cvtepi32_ps(base), _mm512_mul_ps(minimum, own), sum[t]);
         }
     }
 #pragma GCC unroll 12
@@ -69,8 +68,8 @@ STRATA_AVX512_INLINE void subtract_minima(const Panel& panel, const Tile& tile, 
         const __m512i part = load(panel.part_minima[p]);
 #pragma GCC unroll 12
         for (int t = 0; t < T; ++t) {
-            product[t] = _mm512_dpwssd_epi32(product[t], part,
-                                             _mm512_set1_epi32(tile.sums[p * T + t]));
+            product[t] =
+                _mm512_dpwssd_epi32(product[t], part, _mm512_set1_epi32(tile.sums[p * T + t]));
         }
     }
     const __m512 minimum = _mm512_load_ps(panel.minima[0]);
@@ -133,13 +132,20 @@ Multiply choose(const quant::IntegerForm& form) {
 
 Multiply choose(const quant::IntegerForm& form, int rows) {
     switch (rows) {
-        case 12: return choose<12>(form);
-        case 8: return choose<8>(form);
-        case 6: return choose<6>(form);
-        case 4: return choose<4>(form);
-        case 3: return choose<3>(form);
-        case 2: return choose<2>(form);
-        default: return choose<1>(form);
+        case 12:
+            return choose<12>(form);
+        case 8:
+            return choose<8>(form);
+        case 6:
+            return choose<6>(form);
+        case 4:
+            return choose<4>(form);
+        case 3:
+            return choose<3>(form);
+        case 2:
+            return choose<2>(form);
+        default:
+            return choose<1>(form);
     }
 }
 

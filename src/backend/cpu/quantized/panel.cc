@@ -58,8 +58,8 @@ int sum_group(const quant::IntegerForm& form, const Panel& panel, const Tile& ti
     int sum = 0;
     for (int p = 0; p < form.group / form.part; ++p) {
         const int base = form.minima ? 0 : tile.sums[p * tile.rows + t];
-        sum += panel.parts[p][row] *
-               (base + sum_part(panel, tile, p * form.part, form.part, t, row));
+        sum +=
+            panel.parts[p][row] * (base + sum_part(panel, tile, p * form.part, form.part, t, row));
     }
     return sum;
 }

@@ -18,8 +18,8 @@ inline constexpr int kPanelCols = quant::kSuperBlock;
 
 // Groups and parts as the type's IntegerForm has them, from the panel's first column on.
 struct alignas(64) Panel {
-    std::uint8_t codes[kPanelCols / 4][kPanelRows][4];       // with the form's offset added
-    std::int32_t parts[kPanelCols / 16][kPanelRows];         // where the form has parts
+    std::uint8_t codes[kPanelCols / 4][kPanelRows][4];         // with the form's offset added
+    std::int32_t parts[kPanelCols / 16][kPanelRows];           // where the form has parts
     std::int16_t part_minima[kPanelCols / 32][kPanelRows][2];  // with minima: pairs of parts
     float scales[kPanelCols / 16][kPanelRows];
     float minima[kPanelCols / 32][kPanelRows];
@@ -28,9 +28,9 @@ struct alignas(64) Panel {
 // At most kTileRows input rows, their values interleaved, from a panel's first column on.
 struct Tile {
     int rows = 0;
-    const std::int8_t* codes = nullptr;    // [column / 4][row][4]
-    const float* scales = nullptr;         // [group][row]
-    const std::int32_t* sums = nullptr;    // [part][row], see Rounded
+    const std::int8_t* codes = nullptr;  // [column / 4][row][4]
+    const float* scales = nullptr;       // [group][row]
+    const std::int32_t* sums = nullptr;  // [part][row], see Rounded
 };
 
 inline constexpr int kTileRows = 12;

@@ -127,11 +127,11 @@ void interleave(const Item* from, std::int64_t items, const std::int32_t* at, st
 Tile Rounded::tile(std::int64_t row, std::int64_t col) const {
     const int width = tile_rows(rows - row);
     const std::int64_t sum_columns = cols / sum_items();
-    return {.rows = width,
-            .codes = reinterpret_cast<const std::int8_t*>(codes + row * code_items() +
-                                                          col / 4 * width),
-            .scales = scales + row * scale_items() + col / form->group * width,
-            .sums = sums + row * sum_items() + col / sum_columns * width};
+    return {
+        .rows = width,
+        .codes = reinterpret_cast<const std::int8_t*>(codes + row * code_items() + col / 4 * width),
+        .scales = scales + row * scale_items() + col / form->group * width,
+        .sums = sums + row * sum_items() + col / sum_columns * width};
 }
 
 Rounded take_rounded(Queue& queue, const quant::IntegerForm& form, std::int64_t rows,
@@ -170,8 +170,8 @@ void round_row(const float* x, std::int64_t before, std::int64_t n, bool transpo
     }
 }
 
-void make_tiles(const Rounded& from, const std::int32_t* at, const Rounded& to,
-                std::int64_t begin, std::int64_t end) {
+void make_tiles(const Rounded& from, const std::int32_t* at, const Rounded& to, std::int64_t begin,
+                std::int64_t end) {
     for (std::int64_t r = 0; r < std::min(end, to.rows);) {
         const int width = tile_rows(to.rows - r);
         if (r >= begin) {

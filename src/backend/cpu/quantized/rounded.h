@@ -14,9 +14,9 @@ namespace strata::cpu {
 struct Rounded {
     const quant::IntegerForm* form = nullptr;
     std::int64_t rows = 0;
-    std::int64_t cols = 0;                // whole blocks
-    std::int32_t* codes = nullptr;        // four columns an item
-    float* scales = nullptr;              // one a group of the form
+    std::int64_t cols = 0;          // whole blocks
+    std::int32_t* codes = nullptr;  // four columns an item
+    float* scales = nullptr;        // one a group of the form
     // One a part: the sum of its codes, times minus the form's offset where there is one. With
     // parts that have minima, one for two parts, a half each.
     std::int32_t* sums = nullptr;
@@ -41,8 +41,8 @@ void round_row(const float* x, std::int64_t before, std::int64_t n, bool transpo
 
 // Rows at[0 .. to.rows-1] of `from`, or the first, from rows into tiles, as far as the tiles that
 // start in [begin, end) go.
-void make_tiles(const Rounded& from, const std::int32_t* at, const Rounded& to,
-                std::int64_t begin, std::int64_t end);
+void make_tiles(const Rounded& from, const std::int32_t* at, const Rounded& to, std::int64_t begin,
+                std::int64_t end);
 
 // x rounded and in tiles for weights of the type from `first_column` on; the queue's threads share
 // the work.

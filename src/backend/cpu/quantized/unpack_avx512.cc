@@ -153,8 +153,8 @@ const Iq3XxsTables& iq3_xxs_tables() {
 
 // Four numbers a lane (16 columns of a row) to four registers of codes, register b with value b of
 // each number; `signs` has the signs of numbers 0, 0, 1, 1 pairwise.
-STRATA_AVX512_INLINE void unpack_vectors(const Iq3XxsTables& tables, __m512i numbers,
-                                         __m512i signs, int offset, int step, Panel& panel) {
+STRATA_AVX512_INLINE void unpack_vectors(const Iq3XxsTables& tables, __m512i numbers, __m512i signs,
+                                         int offset, int step, Panel& panel) {
     const __mmask64 upper = _mm512_movepi8_mask(numbers);
     const __m512i base = _mm512_set1_epi8(static_cast<char>(offset));
 #pragma GCC unroll 4
@@ -192,9 +192,9 @@ STRATA_AVX512 void unpack_iq3_xxs(const quant::TypeInfo& type, const std::byte* 
             for (int j = 0; j < 2; ++j) {
                 const int part = 4 * half + i + j;
                 const __m512i factor = _mm512_srli_epi32(rest[i + j], 28);
-                _mm512_store_si512(panel.parts[part],
-                                   _mm512_add_epi32(_mm512_add_epi32(factor, factor),
-                                                    _mm512_set1_epi32(1)));
+                _mm512_store_si512(
+                    panel.parts[part],
+                    _mm512_add_epi32(_mm512_add_epi32(factor, factor), _mm512_set1_epi32(1)));
                 const __m512i a = _mm512_permutex2var_epi8(
                     signs_low, _mm512_multishift_epi64_epi8(first, rest[i + j]), signs_high);
                 unpack_vectors(tables, numbers[2 * j], a, type.integers->offset, 8 * part, panel);
@@ -215,15 +215,24 @@ void multiply_avx512(const quant::IntegerForm& form, const Panel& panel, int col
 Routine avx512_routine(quant::Type type) {
     Routine routine{.multiply = multiply_avx512};
     switch (type) {
-        case quant::Type::q8_0: routine.unpack = unpack_q8_0; break;
-        case quant::Type::q4_0: routine.unpack = unpack_q4_0; break;
-        case quant::Type::iq4_nl: routine.unpack = unpack_iq4_nl; break;
-        case quant::Type::q2_0: routine.unpack = unpack_q2_0; break;
+        case quant::Type::q8_0:
+            routine.unpack = unpack_q8_0;
+            break;
+        case quant::Type::q4_0:
+            routine.unpack = unpack_q4_0;
+            break;
+        case quant::Type::iq4_nl:
+            routine.unpack = unpack_iq4_nl;
+            break;
+        case quant::Type::q2_0:
+            routine.unpack = unpack_q2_0;
+            break;
         case quant::Type::iq3_xxs:
             routine.unpack = unpack_iq3_xxs;
             routine.transposed = true;
             break;
-        default: break;
+        default:
+            break;
     }
     return routine;
 }
