@@ -1,5 +1,5 @@
-// Products with weights in types of blocks (op/weight.h) on every set of instructions, in the op that
-// is nothing else and in the ops that have kernels or shapes of their own.
+// Products with weights in types of blocks (op/weight.h) on every set of instructions: in the op
+// that is nothing else, and in those that have kernels or shapes of their own.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // Bounded by reading the chosen experts' matrices: rows are grouped by expert, so that each matrix
-// is read once a call. Threads divide the rows of all matrices, not the experts, whose loads differ.
+// is read once a call. Threads divide the rows of all matrices, not the experts, whose loads
+// differ.
 #include <algorithm>
 #include <array>
 

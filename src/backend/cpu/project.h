@@ -20,9 +20,9 @@ struct Projection {
     bool exact = false;  // x is not rounded, whatever the weight's type
 };
 
-// out[t, r] = weight[r] . x[t] for each of at most kProjectionsMax projections, as op/weight.h says.
-// x.cols columns of each weight are used; each weight row is read once, whatever the number of input
-// rows.
+// out[t, r] = weight[r] . x[t] for each of at most kProjectionsMax projections, as op/weight.h
+// says. x.cols columns of each weight are used; each weight row is read once, whatever the number
+// of input rows.
 void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all);
 
 // Rows first .. first+count-1 of the weight as F32: in place where they are F32 already, else

@@ -1,5 +1,5 @@
-// Bounded by the multiply-adds: a register of weights meets kTileRows broadcast inputs, sums stay in
-// registers for a group.
+// Bounded by the multiply-adds: a register of weights meets kTileRows broadcast inputs, sums stay
+// in registers for a group.
 #include "backend/cpu/quantized/avx512.h"
 #include "backend/cpu/quantized/panel.h"
 
