@@ -28,10 +28,12 @@ using ConvertProgress = std::function<bool(std::int64_t done, std::int64_t total
 // and what was wanted.
 Status convert_checkpoint(const ConvertRequest& request, const ConvertProgress& progress = {});
 
+// `type` may be kKeepType.
 struct QuantizeRequest : TypeNames {
     std::string input;  // a GGUF file, a part of a split set, or a folder holding one
     std::string output;
-    int threads = 0;  // 0: all cores that this process may use; the file does not depend on it
+    bool no_mtp = false;  // leaves the MTP layer out
+    int threads = 0;      // 0: all cores that this process may use; the file does not depend on it
 };
 
 // The same model in other number formats, one file, whole or not at all. Tensors that have their

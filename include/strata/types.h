@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "strata/result.h"
+
 namespace strata {
 
 // Names of number formats as the command line takes them ("f32", "q8_0", any case); empty: `type`.
@@ -17,7 +19,13 @@ struct TypeNames {
     std::string table;  // the n-gram table
 };
 
+// As TypeNames::type of quantize: what no other field names keeps its format.
+inline constexpr const char* kKeepType = "keep";
+
 // "f32, f16, ...": the formats that this build writes.
 std::string writable_types();
+
+// Error: a name that is none of them; `keep`: nor kKeepType as `type`.
+Status check(const TypeNames& names, bool keep);
 
 }  // namespace strata

@@ -6,7 +6,7 @@
 
 namespace strata::cli {
 
-// --type and the option of each part.
-void add_type_options(Options& options, TypeNames* to, bool type_required);
+// --type and the option of each part. For `quantize` --type must be given, and may be kKeepType.
+void add_type_options(Options& options, TypeNames* to, bool quantize);
 
 }  // namespace strata::cli

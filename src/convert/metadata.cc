@@ -124,4 +124,23 @@ void set_model_keys(const HfConfig& config, gguf::Writer& writer) {
     set_ngram_keys(config, keys);
 }
 
+void leave_out_mtp(const gguf::File& file, std::int64_t layers, gguf::Writer& writer) {
+    Keys keys(writer);
+    keys.count("block_count", layers);
+    keys.count("nextn_predict_layers", 0);
+    // Each may have one value, or one a block.
+    for (const char* name :
+         {"attention.recurrent_layers", "attention.compress_ratios", "attention.head_count",
+          "attention.head_count_kv", "feed_forward_length", "expert_feed_forward_length"}) {
+        const Value* value = file.find(concat("qwen4exp.", name));
+        const std::size_t bytes = value == nullptr ? 0 : gguf::scalar_bytes(value->element_type());
+        const auto count = static_cast<std::uint64_t>(layers);
+        if (bytes == 0 || value->type() != gguf::ValueType::array || value->count() <= count) {
+            continue;
+        }
+        keys.set(name, Value::encoded(gguf::ValueType::array, value->element_type(), count,
+                                      std::string(value->payload().substr(0, bytes * count))));
+    }
+}
+
 }  // namespace strata::convert

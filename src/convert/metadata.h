@@ -3,6 +3,7 @@
 
 #include "base/result.h"
 #include "convert/hf_config.h"
+#include "gguf/reader.h"
 #include "gguf/writer.h"
 #include "tokenizer/vocabulary.h"
 
@@ -10,6 +11,9 @@ namespace strata::convert {
 
 // general.architecture and every qwen4exp.* key.
 void set_model_keys(const HfConfig& config, gguf::Writer& writer);
+
+// Sets what `file` says of its blocks again, without what it says of those past `layers`.
+void leave_out_mtp(const gguf::File& file, std::int64_t layers, gguf::Writer& writer);
 
 // tokenizer.* of a vocabulary, as llama.cpp spells the keys.
 void set_vocabulary_keys(const Vocabulary& vocabulary, gguf::Writer& writer);

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "convert/metadata.h"
 #include "convert/rewrite.h"
 #include "gguf/reader.h"
 #include "gguf/writer.h"
@@ -34,8 +35,7 @@ struct Plan {
 
 using Specs = std::unordered_map<std::string, model::TensorSpec>;
 
-Result<Specs> specs_of(const gguf::File& file) {
-    STRATA_ASSIGN(const model::Config config, model::config_from_gguf(file));
+Result<Specs> specs_of(const gguf::File& file, const model::Config& config) {
     const std::vector<std::string> missing = model::missing_tensors(config, file);
     if (!missing.empty()) return STRATA_ERROR(quote(file.path()), ": ", missing.front());
     Specs specs;
@@ -50,22 +50,26 @@ Result<Specs> specs_of(const gguf::File& file) {
     return specs;
 }
 
-Result<quant::Type> type_for(const TypeChoice& types, const Specs& specs,
+Result<quant::Type> type_for(const QuantizeOptions& options, const Specs& specs,
                              const gguf::Tensor& tensor) {
     const auto found = specs.find(tensor.name);
     const bool fractions = quant::info(tensor.type).decode != nullptr;
     if (found == specs.end() || !fractions) return tensor.type;
+    const TypeChoice& types = options.types;
+    if (options.keep && !names(types, found->second.tensor_class)) return tensor.type;
     model::TensorSpec spec = found->second;
     spec.shape = tensor.shape;
     return choose_type(types, spec);
 }
 
-Result<std::vector<Plan>> make_plans(const TypeChoice& types, const gguf::File& file,
-                                     gguf::Writer& writer) {
-    STRATA_ASSIGN(const Specs specs, specs_of(file));
+Result<std::vector<Plan>> make_plans(const QuantizeOptions& options, const gguf::File& file,
+                                     const model::Config& config, gguf::Writer& writer) {
+    STRATA_ASSIGN(const Specs specs, specs_of(file, config));
+    const std::string mtp_block = model::block_name(config.layers, "");
     std::vector<Plan> plans;
     for (const gguf::Tensor& tensor : file.tensors()) {
-        STRATA_ASSIGN(const quant::Type type, type_for(types, specs, tensor));
+        if (!options.mtp && tensor.name.starts_with(mtp_block)) continue;
+        STRATA_ASSIGN(const quant::Type type, type_for(options, specs, tensor));
         STRATA_ASSIGN(const std::uint64_t bytes, quant::row_bytes(type, tensor.shape[0]));
         STRATA_TRY(writer.add_tensor(tensor.name, type, tensor.shape));
         plans.push_back({&tensor, type, bytes});
@@ -73,10 +77,13 @@ Result<std::vector<Plan>> make_plans(const TypeChoice& types, const gguf::File& 
     return plans;
 }
 
-void set_metadata(const gguf::File& file, quant::Type type, gguf::Writer& writer) {
+void set_metadata(const QuantizeOptions& options, const gguf::File& file,
+                  const model::Config& config, gguf::Writer& writer) {
     copy_metadata(file, writer);
-    writer.set("general.file_type", gguf::Value::of(file_type(type)));
+    if (!options.keep)
+        writer.set("general.file_type", gguf::Value::of(file_type(options.types.type)));
     writer.set("general.quantization_version", gguf::Value::of(kQuantizationVersion));
+    if (!options.mtp && config.mtp_layers > 0) leave_out_mtp(file, config.layers, writer);
 }
 
 class Work {
@@ -158,9 +165,10 @@ class Work {
 Status quantize(const QuantizeOptions& options) {
     STRATA_ASSIGN(const gguf::File file, gguf::File::open(options.input));
     STRATA_TRY(check_not_input(file, options.output));
+    STRATA_ASSIGN(const model::Config config, model::config_from_gguf(file));
     gguf::Writer writer;
-    set_metadata(file, options.types.type, writer);
-    STRATA_ASSIGN(const std::vector<Plan> plans, make_plans(options.types, file, writer));
+    set_metadata(options, file, config, writer);
+    STRATA_ASSIGN(const std::vector<Plan> plans, make_plans(options, file, config, writer));
     STRATA_TRY(writer.begin(options.output));
     Work work(options, plans, writer);
     for (const Plan& plan : plans) STRATA_TRY(work.run(plan));

@@ -107,6 +107,33 @@ Result<TypeChoice> read_types(const TypeNames& names) {
     return choice;
 }
 
+bool names(const TypeChoice& choice, TensorClass c) {
+    switch (c) {
+        case TensorClass::expert_gate:
+            return choice.experts_gate.has_value();
+        case TensorClass::expert_down:
+            return choice.experts_down.has_value();
+        case TensorClass::embedding:
+            return choice.embedding.has_value();
+        case TensorClass::head:
+            return choice.head.has_value();
+        case TensorClass::ngram_table:
+            return choice.table.has_value();
+        case TensorClass::hyper_connection:
+            return choice.hyper.has_value();
+        case TensorClass::small:
+        case TensorClass::router:
+            return false;
+        case TensorClass::delta_net:
+        case TensorClass::attention:
+        case TensorClass::shared_expert:
+        case TensorClass::ngram:
+        case TensorClass::mtp:
+            break;
+    }
+    return choice.dense.has_value();
+}
+
 Result<Type> choose_type(const TypeChoice& choice, const model::TensorSpec& spec) {
     const Type type = unchecked(choice, spec);
     const quant::TypeInfo& info = quant::info(type);
@@ -142,6 +169,13 @@ Status check_range(Type type, std::string_view name, std::span<const float> valu
 }  // namespace strata::convert
 
 namespace strata {
+
+Status check(const TypeNames& names, bool keep) {
+    TypeNames read = names;
+    if (keep && names.type == kKeepType) read.type = TypeNames{}.type;
+    STRATA_TRY(convert::read_types(read));
+    return Ok{};
+}
 
 std::string writable_types() {
     std::string list;

@@ -34,6 +34,9 @@ Result<quant::Type> parse_type(std::string_view text);
 // The formats that `names` names. Error: a name that parse_type refuses.
 Result<TypeChoice> read_types(const TypeNames& names);
 
+// Whether a field other than `type` says what tensors of this class are written in.
+bool names(const TypeChoice& choice, model::TensorClass c);
+
 // Errors: a format that cannot be written, a row width that the format's block does not divide.
 Result<quant::Type> choose_type(const TypeChoice& choice, const model::TensorSpec& spec);
 

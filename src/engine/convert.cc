@@ -37,7 +37,11 @@ Status quantize_model(const QuantizeRequest& request, const ConvertProgress& pro
     options.input = request.input;
     options.output = request.output;
     options.threads = request.threads == 0 ? available_threads() : request.threads;
-    STRATA_ASSIGN(options.types, convert::read_types(request));
+    options.mtp = !request.no_mtp;
+    options.keep = request.type == kKeepType;
+    TypeNames types = request;
+    if (options.keep) types.type = TypeNames{}.type;
+    STRATA_ASSIGN(options.types, convert::read_types(types));
     if (progress) {
         options.progress = [&progress](std::uint64_t done, std::uint64_t total) {
             return progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));

@@ -132,8 +132,8 @@ TEST(BadInput, a_type_that_is_none_or_does_not_fit_leaves_no_file) {
     const TempDir directory;
     const std::string checkpoint = golden_directory("tiny") + "/target";
     const std::string output = directory / "out.gguf";
-    expect_failed(run_strata({"convert", checkpoint, "-o", output, "--type", "q9_9"}), "q9_9");
-    expect_failed(run_strata({"convert", checkpoint, "-o", output, "--head", "q9_9"}), "q9_9");
+    expect_wrong_use(run_strata({"convert", checkpoint, "-o", output, "--type", "q9_9"}), "q9_9");
+    expect_wrong_use(run_strata({"convert", checkpoint, "-o", output, "--head", "q9_9"}), "q9_9");
     EXPECT_TRUE(directory.names().empty());
 }
 

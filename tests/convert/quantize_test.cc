@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 
@@ -159,6 +160,42 @@ TEST_F(Quantize, a_file_of_the_input_is_no_output) {
         EXPECT_TRUE(says(error(same), "another name is wanted")) << output;
     }
     EXPECT_EQ(read_file(second), before);
+}
+
+TEST_F(Quantize, leaving_the_mtp_layer_out_is_what_converting_without_it_gives) {
+    ConvertCase without(HfCheckpoint::random(block_config()));
+    convert::ConvertOptions no_mtp = without.options();
+    no_mtp.mtp = false;
+    const gguf::File wanted = without.file(no_mtp);
+    convert::QuantizeOptions kept = options(Type::q8_0);
+    kept.keep = true;
+    kept.mtp = false;
+    const gguf::File found = file(kept);
+    ASSERT_EQ(found.tensors().size(), wanted.tensors().size());
+    for (std::size_t i = 0; i < found.tensors().size(); ++i) {
+        EXPECT_EQ(found.tensors()[i].name, wanted.tensors()[i].name);
+        EXPECT_EQ(found.tensors()[i].type, wanted.tensors()[i].type);
+        EXPECT_TRUE(std::ranges::equal(found.tensors()[i].data, wanted.tensors()[i].data));
+    }
+    for (const auto& [key, value] : wanted.metadata()) {
+        ASSERT_NE(found.find(key), nullptr) << key;
+        EXPECT_EQ(found.find(key)->payload(), value.payload()) << key;
+    }
+    EXPECT_EQ(found.find("qwen4exp.nextn_predict_layers")->as_uint(), 0U);
+}
+
+TEST_F(Quantize, keeping_types_changes_only_what_is_named) {
+    convert::QuantizeOptions kept = options(Type::q4_0);
+    kept.keep = true;
+    kept.types.head = Type::q8_0;
+    const gguf::File in = std::move(gguf::File::open(made_.output())).value();
+    const gguf::File out = file(kept);
+    ASSERT_EQ(out.tensors().size(), in.tensors().size());
+    for (const gguf::Tensor& tensor : in.tensors()) {
+        const bool head = tensor.name == "output.weight";
+        EXPECT_EQ(out.find_tensor(tensor.name)->type, head ? Type::q8_0 : tensor.type);
+    }
+    EXPECT_EQ(out.find("general.file_type")->payload(), in.find("general.file_type")->payload());
 }
 
 TEST_F(Quantize, a_width_that_the_block_does_not_divide_is_named) {

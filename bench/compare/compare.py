@@ -1,0 +1,146 @@
+"""Strata and llama.cpp in turn on one file, on the same threads: ratios of their times.
+
+Each round runs both programs, so that what else the machine does meets both. A ratio is llama.cpp's
+time over Strata's, of one round; printed are the median and the range over the rounds. Both run the
+same tokens; that they compute the same is seen from the likeliest token after the last row.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", help="a GGUF file")
+    parser.add_argument("--strata", required=True, help="the program")
+    parser.add_argument("--llama", required=True, help="the driver that run.sh builds")
+    parser.add_argument("--llama-version", default="", help="for the record")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--prompt-rounds", type=int, default=3)
+    parser.add_argument("--depth", type=int, default=64, help="tokens before the first window")
+    parser.add_argument("--tokens", type=int, default=16, help="decoded in a round, by each window")
+    parser.add_argument("--window", type=int, default=4, help="rows of the window beside one row")
+    parser.add_argument("--prompt", type=int, default=512, help="tokens of the prompt; 0: none")
+    parser.add_argument("--chunk", type=int, default=512, help="of the prompt, both programs")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", help="where the raw numbers go, as JSON")
+    return parser.parse_args()
+
+
+def run(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{command[0]} ended with status {done.returncode}")
+    return json.loads(done.stdout)
+
+
+def without_mtp(strata, model, folder):
+    """The file itself, or a copy without the MTP layer, which llama.cpp refuses."""
+    found = run([strata, "inspect", model, "--json"])
+    if not found["metadata"].get("qwen4exp.nextn_predict_layers", {}).get("value"):
+        return model
+    copy = os.path.join(folder, "model.gguf")
+    subprocess.run([strata, "quantize", model, copy, "--type", "keep", "--no-mtp"], check=True)
+    return copy
+
+
+def spread(values):
+    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
+
+
+def line(name, values):
+    s = spread(values)
+    return f"{name:<34} {s['median']:8.3f}  ({s['least']:.3f} to {s['most']:.3f})"
+
+
+def decode_round(args, model):
+    common = [str(args.depth), str(args.tokens)]
+    rows = ["1", str(args.window)]
+    strata = run([args.strata, "bench", "decode", "-m", model, "-t", str(args.threads), "--depth",
+                  common[0], "-n", common[1], "--rows", ",".join(rows), "--repeats", "1", "--seed",
+                  str(args.seed), "--json"])
+    llama = run([args.llama, model, str(args.threads), "decode", *common, "1", str(args.seed),
+                 *rows])
+    return {"strata": strata, "llama": llama}
+
+
+def prompt_round(args, model):
+    strata = run([args.strata, "bench", "prompt", "-m", model, "-t", str(args.threads), "-n",
+                  str(args.prompt), "--chunk", str(args.chunk), "--repeats", "1", "--seed",
+                  str(args.seed), "--json"])
+    llama = run([args.llama, model, str(args.threads), "prompt", str(args.prompt), "1",
+                 str(args.seed)])
+    return {"strata": strata, "llama": llama}
+
+
+def check_tokens(rounds, pairs):
+    for one in rounds:
+        for strata, llama in pairs(one):
+            if strata["top_token"] != llama["top_token"]:
+                print(f"note: the likeliest tokens differ, {strata['top_token']} and "
+                      f"{llama['top_token']}: rounding, where the two are close")
+                return
+
+
+def report_decode(args, rounds):
+    strata = [one["strata"]["windows"] for one in rounds]
+    llama = [one["llama"]["windows"] for one in rounds]
+    ratios = {}
+    for i, rows in enumerate((1, args.window)):
+        name = f"window of {rows}: llama.cpp / Strata"
+        ratios[name] = [l[i]["ms"][0] / s[i]["ms"]["median"] for s, l in zip(strata, llama)]
+        ratios[f"window of {rows}: of the floor"] = [s[i]["reached"] for s in strata]
+    name = f"window of {args.window} / of 1"
+    ratios[f"{name}: Strata"] = [s[1]["ms"]["median"] / s[0]["ms"]["median"] for s in strata]
+    ratios[f"{name}: llama.cpp"] = [l[1]["ms"][0] / l[0]["ms"][0] for l in llama]
+    check_tokens(rounds, lambda one: zip(one["strata"]["windows"], one["llama"]["windows"]))
+    union = [s[1]["experts_read"] / s[0]["experts_read"] for s in strata][0]
+    print(f"experts read by a window of {args.window}: {union:.2f} times those of one row")
+    return ratios
+
+
+def report_prompt(args, rounds):
+    ratios = {f"prompt of {args.prompt}: llama.cpp / Strata":
+              [one["llama"]["ms"][0] / one["strata"]["prompt"]["ms"]["median"] for one in rounds],
+              f"prompt of {args.prompt}: of the floor":
+              [one["strata"]["prompt"]["reached"] for one in rounds]}
+    check_tokens(rounds, lambda one: [(one["strata"]["prompt"], one["llama"])])
+    return ratios
+
+
+def main():
+    args = parse()
+    with tempfile.TemporaryDirectory() as folder:
+        model = without_mtp(args.strata, args.model, folder)
+        decode, prompt = [], []
+        for i in range(max(args.rounds, args.prompt_rounds if args.prompt else 0)):
+            print(f"round {i + 1}", file=sys.stderr)
+            if i < args.rounds:
+                decode.append(decode_round(args, model))
+            if args.prompt and i < args.prompt_rounds:
+                prompt.append(prompt_round(args, model))
+    ratios = report_decode(args, decode)
+    if prompt:
+        ratios |= report_prompt(args, prompt)
+    print(f"{'':<34}   median   (least to most), {args.threads} threads")
+    for name, values in ratios.items():
+        print(line(name, values))
+    if args.out:
+        settings = {key: value for key, value in vars(args).items()
+                    if key not in ("strata", "llama", "out", "model")}
+        with open(args.out, "w", encoding="utf-8") as out:
+            json.dump({"model": os.path.basename(args.model), "mtp_left_out": model != args.model,
+                       "settings": settings,
+                       "ratios": {name: spread(values) for name, values in ratios.items()},
+                       "decode": decode, "prompt": prompt}, out, indent=1)
+            out.write("\n")
+
+
+if __name__ == "__main__":
+    main()
