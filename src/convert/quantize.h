@@ -25,9 +25,10 @@ struct QuantizeOptions {
 // stays, where the values are no fractions and where the tensor has no class. Metadata is kept but
 // for general.file_type and general.quantization_version, which say what is true of the output, and
 // what told of the input's split and alignment, and of an MTP layer that is left out. Encoding is
-// cut by rows among the threads, so their number changes no byte. The output appears whole or not at
-// all. Errors: a file of another architecture or one that lacks tensors, an output that is a file of
-// the input, a type that a row width cannot hold, a value that a type cannot, an unwritable output.
+// cut by rows among the threads, so their number changes no byte. The output appears whole or not
+// at all. Errors: a file of another architecture or one that lacks tensors, an output that is a
+// file of the input, a type that a row width cannot hold, a value that a type cannot, an unwritable
+// output.
 Status quantize(const QuantizeOptions& options);
 
 }  // namespace strata::convert
