@@ -59,7 +59,9 @@ Chunk lay_out(const op::DeltaShape& shape, std::int64_t rows, float* scratch) {
 void load(const DeltaInputs& in, int h, std::int64_t first, const Chunk& chunk) {
     double sum = 0.0;
     for (std::int64_t i = 0; i < chunk.rows; ++i) {
-        unit_heads(in, first + i, h, chunk.q + i * chunk.dk, chunk.k + i * chunk.dk);
+        const float* units = in.units.row(first + i) + key_head(in.shape, in.order, h) * chunk.dk;
+        std::copy_n(units, chunk.dk, chunk.q + i * chunk.dk);
+        std::copy_n(units + in.shape.key_heads * chunk.dk, chunk.dk, chunk.k + i * chunk.dk);
         sum += static_cast<double>(in.log_decay.row(first + i)[h]);
         chunk.sums[i] = sum;
     }
@@ -126,15 +128,16 @@ std::int64_t chunked_scratch(const op::DeltaShape& shape) {
                     shape.value_dim + 2 * kMost + 1);
 }
 
-void run_chunked(const DeltaInputs& in, int h, std::int64_t rows, float* memory,
-                 MatrixView<float> out, float* scratch) {
-    for (std::int64_t first = 0; first < rows; first += op::kDeltaChunk) {
-        const std::int64_t count = std::min<std::int64_t>(op::kDeltaChunk, rows - first);
+void run_chunked(const DeltaInputs& in, const DeltaHead& head, float* scratch) {
+    const std::int64_t size = std::int64_t{in.shape.key_dim} * in.shape.value_dim;
+    if (head.from != head.to) std::copy_n(head.from, size, head.to);
+    for (std::int64_t first = 0; first < head.rows; first += op::kDeltaChunk) {
+        const std::int64_t count = std::min<std::int64_t>(op::kDeltaChunk, head.rows - first);
         const Chunk chunk = lay_out(in.shape, count, scratch);
-        load(in, h, first, chunk);
-        solve(in, h, first, memory, chunk);
-        read(memory, chunk, out.rows_from(first, count), h * chunk.dv);
-        write(memory, chunk);
+        load(in, head.h, first, chunk);
+        solve(in, head.h, first, head.to, chunk);
+        read(head.to, chunk, head.out.rows_from(first, count), head.h * chunk.dv);
+        write(head.to, chunk);
     }
 }
 

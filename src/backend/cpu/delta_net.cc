@@ -2,7 +2,6 @@
 // multiply-adds in a prompt.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "backend/cpu/delta.h"
 #include "backend/cpu/history.h"
@@ -16,11 +15,12 @@ namespace strata::cpu {
 namespace {
 
 // Channels that one thread convolves at a time.
-constexpr std::int64_t kChannelTile = 256;
+constexpr std::int64_t kChannelTile = 512;
 
 void check(const op::DeltaShape& shape) {
     STRATA_CHECK(shape.key_heads > 0 && shape.value_heads % shape.key_heads == 0);
-    STRATA_CHECK(shape.key_dim > 0 && shape.value_dim > 0 && shape.kernel > 0);
+    STRATA_CHECK(shape.key_dim > 0 && shape.value_dim > 0);
+    STRATA_CHECK(shape.kernel > 0);
 }
 
 bool fits(MatrixView<const float> view, std::int64_t rows, std::int64_t cols) {
@@ -50,75 +50,95 @@ MatrixView<float> view_or_scratch(Queue& queue, MatrixView<float> wanted, std::i
     return wanted.empty() ? queue.matrix(rows, cols) : wanted;
 }
 
-void convolve(const op::DeltaNet& args, Queue& queue, MatrixView<const float> u,
-              MatrixView<float> c) {
+// The rows of u that make row t of c, oldest first.
+void list_taps(const op::DeltaNet& args, MatrixView<const float> u, std::int64_t t,
+               const float** rows) {
     const int taps = args.shape.kernel;
-    const std::int64_t tiles = (u.cols + kChannelTile - 1) / kChannelTile;
-    const auto convolve_tile = [&](std::int64_t t, std::int64_t first) {
-        const std::int64_t end = std::min(first + kChannelTile, u.cols);
-        for (std::int64_t ch = first; ch < end; ++ch) {
-            float sum = 0.0f;
-            for (int j = 0; j < taps; ++j) {
-                const std::int64_t row = t - (taps - 1) + j;
-                const float* from = row >= 0 ? u.row(row) : args.from.history + (t + j) * u.cols;
-                sum += args.conv[ch * taps + j] * from[ch];
-            }
-            c.row(t)[ch] = silu(sum);
-        }
-    };
-    queue.split(u.rows * tiles, kChannelTile * (kExpCost + taps),
-                [&](std::int64_t begin, std::int64_t end, int) {
-                    for (std::int64_t i = begin; i < end; ++i) {
-                        convolve_tile(i / tiles, i % tiles * kChannelTile);
-                    }
-                });
-}
-
-// Turns the projections b and a into beta and the log decay; decay = exp(log decay).
-void activate_gates(const op::DeltaNet& args, MatrixView<float> beta, MatrixView<float> log_decay,
-                    MatrixView<float> decay) {
-    for (std::int64_t t = 0; t < beta.rows; ++t) {
-        for (std::int64_t h = 0; h < beta.cols; ++h) {
-            beta.row(t)[h] = sigmoid(beta.row(t)[h]);
-            float& rate = log_decay.row(t)[h];
-            rate = args.decay_rate[h] * softplus(rate + args.decay_bias[h]);
-            decay.row(t)[h] = std::exp(rate);
-        }
+    for (int j = 0; j < taps; ++j) {
+        const std::int64_t row = t - (taps - 1) + j;
+        rows[j] = row >= 0 ? u.row(row) : args.from.history + (t + j) * u.cols;
     }
 }
 
-void run_heads(const op::DeltaNet& args, Queue& queue, const DeltaInputs& in,
-               MatrixView<float> out) {
-    const op::DeltaShape& shape = args.shape;
-    const std::int64_t size = std::int64_t{shape.key_dim} * shape.value_dim;
-    const bool chunked = args.form == op::DeltaForm::chunked;
-    const std::int64_t each = chunked ? chunked_scratch(shape) : recurrent_scratch(shape);
-    const MatrixView<float> scratch = queue.matrix(queue.threads(), (each + 15) / 16 * 16);
-    queue.split(shape.value_heads, 4 * size * out.rows,
-                [&](std::int64_t begin, std::int64_t end, int thread) {
-                    for (auto h = static_cast<int>(begin); h < end; ++h) {
-                        float* memory = args.to.memory + h * size;
-                        if (args.from.memory != args.to.memory) {
-                            std::memcpy(memory, args.from.memory + h * size,
-                                        static_cast<std::size_t>(size) * sizeof(float));
-                        }
-                        (chunked ? run_chunked : run_recurrent)(in, h, out.rows, memory, out,
-                                                                scratch.row(thread));
-                    }
-                });
+// Turns the projections b and a of one row into beta and the log decay; decay = exp(log decay).
+void activate_gates(const op::DeltaNet& args, float* beta, float* log_decay, float* decay) {
+    const int heads = args.shape.value_heads;
+    for (int h = 0; h < heads; ++h) {
+        beta[h] = sigmoid(beta[h]);
+        log_decay[h] = args.decay_rate[h] * softplus(log_decay[h] + args.decay_bias[h]);
+        decay[h] = exponential(log_decay[h]);
+    }
 }
 
-// o_h / sqrt(mean(o_h^2) + eps) * norm * sigmoid(z_h), in place of o.
-void gate_heads(const op::DeltaNet& args, Queue& queue, MatrixView<const float> z,
-                MatrixView<float> o) {
-    const std::int64_t dv = args.shape.value_dim;
-    queue.split(o.size() / dv, dv * kExpCost, [&](std::int64_t begin, std::int64_t end, int) {
-        for (std::int64_t i = begin; i < end; ++i) {
-            float* head = o.data + i * dv;
-            rms_norm(head, args.norm, dv, args.epsilon, head);
-            for (std::int64_t j = 0; j < dv; ++j) head[j] *= sigmoid(z.data[i * dv + j]);
+// What the projections give, and what is made of it.
+struct Projected {
+    MatrixView<float> u;
+    MatrixView<float> c;
+    MatrixView<float> units;
+    MatrixView<float> beta;
+    MatrixView<float> decay;
+    MatrixView<float> log_decay;
+    MatrixView<float> z;
+};
+
+// Everything between the projections and the recurrence. Units are made of whole rows of c, so that
+// threads that share a row meet in between.
+void prepare(const op::DeltaNet& args, Queue& queue, const DeltaInputs& in, const Projected& rows) {
+    const std::int64_t tiles = (rows.u.cols + kChannelTile - 1) / kChannelTile;
+    const int taps = args.shape.kernel;
+    const auto** lists = queue.take<const float*>(std::int64_t{queue.threads()} * taps);
+    queue.split(rows.u.rows * tiles, kChannelTile * (kExpCost + taps),
+                [&](std::int64_t begin, std::int64_t end, int thread) {
+                    const float** list = lists + std::int64_t{thread} * taps;
+                    for (std::int64_t i = begin; i < end; ++i) {
+                        const std::int64_t first = i % tiles * kChannelTile;
+                        list_taps(args, rows.u, i / tiles, list);
+                        convolve_silu(queue.instructions(), list, taps, args.conv, first,
+                                      std::min(first + kChannelTile, rows.u.cols),
+                                      rows.c.row(i / tiles));
+                    }
+                });
+    const std::int64_t gates = 4 * kExpCost * args.shape.value_heads;
+    queue.split(
+        rows.u.rows, in.unit_width() + gates, [&](std::int64_t begin, std::int64_t end, int) {
+            for (std::int64_t t = begin; t < end; ++t) {
+                make_units(in, t, rows.units.row(t));
+                activate_gates(args, rows.beta.row(t), rows.log_decay.row(t), rows.decay.row(t));
+            }
+        });
+}
+
+// The recurrence of each head, then o_h / sqrt(mean(o_h^2) + eps) * norm * sigmoid(z_h) in place of
+// its o.
+void run_heads(const op::DeltaNet& args, Queue& queue, const DeltaInputs& in,
+               MatrixView<const float> z, MatrixView<float> out) {
+    const op::DeltaShape& shape = args.shape;
+    const std::int64_t dv = shape.value_dim;
+    const std::int64_t size = shape.key_dim * dv;
+    const bool chunked = args.form == op::DeltaForm::chunked;
+    const std::int64_t each = chunked ? chunked_scratch(shape) : 0;
+    const MatrixView<float> scratch = queue.matrix(queue.threads(), (each + 15) / 16 * 16);
+    const auto run_head = [&](int h, int thread) {
+        const DeltaHead head{.h = h,
+                             .rows = out.rows,
+                             .from = args.from.memory + h * size,
+                             .to = args.to.memory + h * size,
+                             .out = out};
+        if (chunked) {
+            run_chunked(in, head, scratch.row(thread));
+        } else {
+            run_recurrent(queue.instructions(), in, head);
         }
-    });
+        for (std::int64_t t = 0; t < out.rows; ++t) {
+            float* o = out.row(t) + h * dv;
+            rms_norm(queue.instructions(), o, args.norm, dv, args.epsilon, o);
+            gate_row(queue.instructions(), o, z.row(t) + h * dv, dv, 1.0f);
+        }
+    };
+    queue.split(shape.value_heads, (4 * size + dv * kExpCost) * out.rows,
+                [&](std::int64_t begin, std::int64_t end, int thread) {
+                    for (auto h = static_cast<int>(begin); h < end; ++h) run_head(h, thread);
+                });
 }
 
 }  // namespace
@@ -128,24 +148,33 @@ void delta_net(const op::DeltaNet& args, device::Queue& queue) {
     check(args);
     const op::DeltaShape& shape = args.shape;
     const std::int64_t rows = args.x.rows;
-    const auto u = view_or_scratch(own, args.trace.projected, rows, shape.channels());
-    const auto c = view_or_scratch(own, args.trace.convolved, rows, shape.channels());
-    const auto beta = view_or_scratch(own, args.trace.beta, rows, shape.value_heads);
-    const auto decay = view_or_scratch(own, args.trace.decay, rows, shape.value_heads);
-    const auto log_decay = own.matrix(rows, shape.value_heads);
-    const auto z = own.matrix(rows, shape.value_width());
-    const auto o = own.matrix(rows, shape.value_width());
+    Projected made;
+    made.u = view_or_scratch(own, args.trace.projected, rows, shape.channels());
+    made.c = view_or_scratch(own, args.trace.convolved, rows, shape.channels());
+    made.beta = view_or_scratch(own, args.trace.beta, rows, shape.value_heads);
+    made.decay = view_or_scratch(own, args.trace.decay, rows, shape.value_heads);
+    made.log_decay = own.matrix(rows, shape.value_heads);
+    made.z = own.matrix(rows, shape.value_width());
+    const MatrixView<float> o = own.matrix(rows, shape.value_width());
+    DeltaInputs in{.convolved = made.c,
+                   .beta = made.beta,
+                   .decay = made.decay,
+                   .log_decay = made.log_decay,
+                   .shape = shape,
+                   .order = args.order};
+    made.units = own.matrix(rows, in.unit_width());
+    in.units = made.units;
 
-    project(
-        own, args.x,
-        {{args.qkv, u}, {args.gate, z}, {args.beta_weight, beta}, {args.alpha_weight, log_decay}});
-    convolve(args, own, u, c);
-    activate_gates(args, beta, log_decay, decay);
-    run_heads(args, own, {c, beta, decay, log_decay, shape, args.order}, o);
-    gate_heads(args, own, z, o);
+    project(own, args.x,
+            {{args.qkv, made.u},
+             {args.gate, made.z},
+             {args.beta_weight, made.beta},
+             {args.alpha_weight, made.log_decay}});
+    prepare(args, own, in, made);
+    run_heads(args, own, in, made.z, o);
     project(own, o, {{args.out, args.y}});
-    advance_history(args.from.history, {args.to.history, shape.kernel - 1, shape.channels()}, u,
-                    rows);
+    advance_history(args.from.history, {args.to.history, shape.kernel - 1, shape.channels()},
+                    made.u, rows);
 }
 
 void delta_replay(const op::DeltaReplay& args, device::Queue& queue) {
@@ -162,15 +191,22 @@ void delta_replay(const op::DeltaReplay& args, device::Queue& queue) {
     if (args.rows == 0) return;
 
     const std::int64_t size = std::int64_t{shape.key_dim} * shape.value_dim;
-    const DeltaInputs in{trace.convolved, trace.beta, trace.decay, {}, shape, args.order};
-    const MatrixView<float> scratch = own.matrix(own.threads(), recurrent_scratch(shape));
-    own.split(shape.value_heads, 3 * size * args.rows,
-              [&](std::int64_t begin, std::int64_t end, int thread) {
-                  for (auto h = static_cast<int>(begin); h < end; ++h) {
-                      run_recurrent(in, h, args.rows, args.state.memory + h * size, {},
-                                    scratch.row(thread));
-                  }
-              });
+    DeltaInputs in{.convolved = trace.convolved,
+                   .beta = trace.beta,
+                   .decay = trace.decay,
+                   .shape = shape,
+                   .order = args.order};
+    const MatrixView<float> units = own.matrix(args.rows, in.unit_width());
+    for (std::int64_t t = 0; t < args.rows; ++t) make_units(in, t, units.row(t));
+    in.units = units;
+    own.split(
+        shape.value_heads, 3 * size * args.rows, [&](std::int64_t begin, std::int64_t end, int) {
+            for (auto h = static_cast<int>(begin); h < end; ++h) {
+                float* memory = args.state.memory + h * size;
+                run_recurrent(own.instructions(), in,
+                              {.h = h, .rows = args.rows, .from = memory, .to = memory, .out = {}});
+            }
+        });
     advance_history(args.state.history, {args.state.history, shape.kernel - 1, shape.channels()},
                     trace.projected, args.rows);
 }

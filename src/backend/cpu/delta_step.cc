@@ -1,10 +1,12 @@
-// Bounded by the memory's traffic: each step reads and writes it twice, from the second cache
-// level.
+// Bounded by multiply-adds in a prompt and by the memory's traffic at few rows: a tile of columns,
+// which columns alone share nothing with the rest, stays in the first cache level through all rows,
+// so that the state is read once and written once a call.
 #include <algorithm>
 #include <cmath>
 
 #include "backend/cpu/delta.h"
 #include "backend/cpu/product.h"
+#include "backend/cpu/vector.h"
 
 namespace strata::cpu {
 namespace {
@@ -12,49 +14,113 @@ namespace {
 // A norm of zero must not divide: model.md 2.5.
 constexpr float kNormFloor = 1e-6f;
 
+// Columns of the memory that go through all rows together: kTile * dk values fit the first level.
+constexpr std::int64_t kTile = 64;
+
 void unit(const float* x, std::int64_t n, float scale, float* out) {
     const float inverse = scale / std::sqrt(dot(x, x, n) + kNormFloor);
     for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] * inverse;
 }
 
-// M <- alpha M;  read = M^T k
-void decay_and_read(float* __restrict memory, std::int64_t dk, std::int64_t dv, float alpha,
-                    const float* k, float* __restrict read) {
-    std::fill_n(read, dv, 0.0f);
-    for (std::int64_t i = 0; i < dk; ++i) {
-        float* __restrict row = memory + i * dv;
-        const float weight = k[i];
-        for (std::int64_t j = 0; j < dv; ++j) {
-            row[j] *= alpha;
-            read[j] += weight * row[j];
+// One row's step on some columns: pointers are at the first of them.
+struct Step {
+    const float* from = nullptr;  // the memory before, [dk] rows, dv apart
+    float* to = nullptr;          // and after; may be the same
+    std::int64_t dk = 0;
+    std::int64_t dv = 0;
+    const float* q = nullptr;  // null: o is not wanted
+    const float* k = nullptr;
+    const float* v = nullptr;
+    float* out = nullptr;
+    float alpha = 0;
+    float beta = 0;
+};
+
+// d = beta (v - alpha M^T k);  M <- alpha M + k d^T;  o = M^T q, for kParts vectors of columns from
+// `column` on. Each column's sums run over i in order, whatever V.
+template <typename V, int kParts, bool kRead>
+STRATA_INLINE void step_columns(const Step& step, std::int64_t column) {
+    constexpr std::int64_t kWidth = sizeof(V) / sizeof(float);
+    V d[kParts] = {};
+    for (std::int64_t i = 0; i < step.dk; ++i) {
+        const float* row = step.from + i * step.dv + column;
+        const float weight = step.k[i];
+#pragma GCC unroll 4
+        for (int part = 0; part < kParts; ++part) {
+            V m;
+            load_vector(row + part * kWidth, m);
+            d[part] += weight * m;
+        }
+    }
+#pragma GCC unroll 4
+    for (int part = 0; part < kParts; ++part) {
+        V v;
+        load_vector(step.v + column + part * kWidth, v);
+        d[part] = step.beta * (v - step.alpha * d[part]);
+    }
+    V out[kParts] = {};
+    for (std::int64_t i = 0; i < step.dk; ++i) {
+        const std::int64_t at = i * step.dv + column;
+        const float weight = step.k[i];
+#pragma GCC unroll 4
+        for (int part = 0; part < kParts; ++part) {
+            V m;
+            load_vector(step.from + at + part * kWidth, m);
+            m = step.alpha * m + weight * d[part];
+            store_vector(m, step.to + at + part * kWidth);
+            if constexpr (kRead) out[part] += step.q[i] * m;
+        }
+    }
+    if constexpr (kRead) {
+#pragma GCC unroll 4
+        for (int part = 0; part < kParts; ++part) {
+            store_vector(out[part], step.out + column + part * kWidth);
         }
     }
 }
 
-// M <- M + k d^T
-void write(float* __restrict memory, std::int64_t dk, std::int64_t dv, const float* k,
-           const float* __restrict d) {
-    for (std::int64_t i = 0; i < dk; ++i) {
-        float* __restrict row = memory + i * dv;
-        const float weight = k[i];
-        for (std::int64_t j = 0; j < dv; ++j) row[j] += weight * d[j];
+template <typename V, bool kRead>
+STRATA_INLINE void step_tile(const Step& step, std::int64_t columns) {
+    constexpr std::int64_t kWidth = sizeof(V) / sizeof(float);
+    constexpr int kParts = 4;
+    std::int64_t column = 0;
+    for (; column + kParts * kWidth <= columns; column += kParts * kWidth) {
+        step_columns<V, kParts, kRead>(step, column);
+    }
+    for (; column + kWidth <= columns; column += kWidth) step_columns<V, 1, kRead>(step, column);
+    for (; column < columns; ++column) {
+        using One = float __attribute__((vector_size(4)));
+        step_columns<One, 1, kRead>(step, column);
     }
 }
 
-// M <- M + k d^T;  out = M^T q
-void write_and_read(float* __restrict memory, std::int64_t dk, std::int64_t dv, const float* k,
-                    const float* __restrict d, const float* q, float* __restrict out) {
-    std::fill_n(out, dv, 0.0f);
-    for (std::int64_t i = 0; i < dk; ++i) {
-        float* __restrict row = memory + i * dv;
-        const float weight = k[i];
-        const float share = q[i];
-        for (std::int64_t j = 0; j < dv; ++j) {
-            row[j] += weight * d[j];
-            out[j] += share * row[j];
+// All rows on columns first .. first+columns-1 of one head.
+struct RunTile {
+    template <typename V>
+    STRATA_INLINE static void run(const DeltaInputs* in, const DeltaHead* head, std::int64_t first,
+                                  std::int64_t columns) {
+        Step step{.dk = in->shape.key_dim, .dv = in->shape.value_dim};
+        const std::int64_t key = key_head(in->shape, in->order, head->h) * step.dk;
+        const std::int64_t at = head->h * step.dv + first;
+        const std::int64_t keys = std::int64_t{in->shape.key_heads} * step.dk;
+        step.from = head->from + first;
+        step.to = head->to + first;
+        for (std::int64_t t = 0; t < head->rows; ++t) {
+            step.k = in->units.row(t) + keys + key;
+            step.v = in->convolved.row(t) + 2 * keys + at;
+            step.alpha = in->decay.row(t)[head->h];
+            step.beta = in->beta.row(t)[head->h];
+            if (head->out.empty()) {
+                step_tile<V, false>(step, columns);
+            } else {
+                step.q = in->units.row(t) + key;
+                step.out = head->out.row(t) + at;
+                step_tile<V, true>(step, columns);
+            }
+            step.from = step.to;
         }
     }
-}
+};
 
 }  // namespace
 
@@ -63,11 +129,13 @@ int key_head(const op::DeltaShape& shape, op::HeadOrder order, int h) {
     return h / (shape.value_heads / shape.key_heads);
 }
 
-void unit_heads(const DeltaInputs& in, std::int64_t t, int h, float* q, float* k) {
+void make_units(const DeltaInputs& in, std::int64_t t, float* units) {
     const std::int64_t dk = in.shape.key_dim;
-    const float* queries = in.convolved.row(t) + key_head(in.shape, in.order, h) * dk;
-    if (q != nullptr) unit(queries, dk, 1.0f / std::sqrt(static_cast<float>(dk)), q);
-    unit(queries + in.shape.key_heads * dk, dk, 1.0f, k);
+    const float query_scale = 1.0f / std::sqrt(static_cast<float>(dk));
+    for (std::int64_t g = 0; g < 2 * in.shape.key_heads; ++g) {
+        const float scale = g < in.shape.key_heads ? query_scale : 1.0f;
+        unit(in.convolved.row(t) + g * dk, dk, scale, units + g * dk);
+    }
 }
 
 const float* value_head(const DeltaInputs& in, std::int64_t t, int h) {
@@ -75,28 +143,10 @@ const float* value_head(const DeltaInputs& in, std::int64_t t, int h) {
     return in.convolved.row(t) + keys + std::int64_t{h} * in.shape.value_dim;
 }
 
-std::int64_t recurrent_scratch(const op::DeltaShape& shape) {
-    return std::int64_t{2} * shape.key_dim + shape.value_dim;
-}
-
-void run_recurrent(const DeltaInputs& in, int h, std::int64_t rows, float* memory,
-                   MatrixView<float> out, float* scratch) {
-    const std::int64_t dk = in.shape.key_dim;
+void run_recurrent(Instructions instructions, const DeltaInputs& in, const DeltaHead& head) {
     const std::int64_t dv = in.shape.value_dim;
-    float* q = scratch;
-    float* k = q + dk;
-    float* d = k + dk;
-    for (std::int64_t t = 0; t < rows; ++t) {
-        unit_heads(in, t, h, out.empty() ? nullptr : q, k);
-        decay_and_read(memory, dk, dv, in.decay.row(t)[h], k, d);
-        const float* v = value_head(in, t, h);
-        const float beta = in.beta.row(t)[h];
-        for (std::int64_t j = 0; j < dv; ++j) d[j] = beta * (v[j] - d[j]);
-        if (out.empty()) {
-            write(memory, dk, dv, k, d);
-        } else {
-            write_and_read(memory, dk, dv, k, d, q, out.row(t) + h * dv);
-        }
+    for (std::int64_t first = 0; first < dv; first += kTile) {
+        run_kernel<RunTile>(instructions, &in, &head, first, std::min(kTile, dv - first));
     }
 }
 

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/cache.h"
 #include "backend/cpu/dflash.h"
+#include "backend/cpu/pointwise.h"
 #include "backend/cpu/product.h"
 
 namespace strata::cpu {
@@ -33,6 +34,7 @@ struct Call {
     const op::DflashBlock& args;
     const op::DflashLayer& layer;
     const DflashRows& rows;
+    Instructions instructions;
     Visible visible;
     std::int64_t group = 0;  // query heads of a key head
     MatrixView<float> out;
@@ -76,7 +78,7 @@ void for_tiles(const Call& call, const void* cells, MatrixView<const float> own,
     for (std::int64_t first = 0; first < visible.count; first += kCellTile) {
         const std::int64_t count = std::min(kCellTile, visible.count - first);
         for (std::int64_t i = 0; i < count; ++i) {
-            load_cache(cells, call.layer.cells.type,
+            load_cache(call.instructions, cells, call.layer.cells.type,
                        visible.slot[first + i] * own.cols + kv_head * d, d, scratch.cells + i * d);
         }
         body(first, Rows{.data = scratch.cells, .stride = d, .count = count});
@@ -102,7 +104,7 @@ void weigh(const Call& call, std::int64_t i, float* scores) {
     std::fill(scores + cells + high, scores + cells + rows, 0.0f);
     const float scale = 1.0f / std::sqrt(static_cast<float>(call.head_dim()));
     const std::int64_t count = cells + high - begin;
-    const float inverse = exponentials(scores + begin, count, scale);
+    const float inverse = softmax_weights(call.instructions, scores + begin, count, scale);
     for (std::int64_t j = 0; j < count; ++j) scores[begin + j] *= inverse;
 }
 
@@ -140,6 +142,7 @@ void dflash_attend(const op::DflashBlock& args, const op::DflashLayer& layer, Qu
     const Call call{.args = args,
                     .layer = layer,
                     .rows = rows,
+                    .instructions = queue.instructions(),
                     .visible = list_visible(args, layer, queue),
                     .group = args.shape.heads / kv_heads,
                     .out = out};

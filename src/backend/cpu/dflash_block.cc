@@ -79,7 +79,8 @@ void enter(const Block& block, op::Gain norm, const op::DflashConv& conv) {
     const std::int64_t width = block.width();
     block.queue.split(block.rows(), 3 * width, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t i = begin; i < end; ++i) {
-            rms_norm(block.hidden.row(i), norm, width, block.args.epsilon, block.normed.row(i));
+            rms_norm(block.queue.instructions(), block.hidden.row(i), norm, width,
+                     block.args.epsilon, block.normed.row(i));
         }
     });
     project(block.queue, block.normed, {{conv.projection, block.delta}});
@@ -109,7 +110,7 @@ void norm_and_turn(const Block& block, op::Gain gain, const float* turns, float*
     const std::int64_t d = block.args.shape.head_dim;
     const std::int64_t pairs = block.args.shape.rotary_pairs;
     for (std::int64_t at = 0; at < width; at += d) {
-        rms_norm(x + at, gain, d, block.args.epsilon, x + at);
+        rms_norm(block.queue.instructions(), x + at, gain, d, block.args.epsilon, x + at);
         turn(x + at, turns, turns + pairs, pairs);
     }
 }
@@ -144,7 +145,7 @@ void feed(const Block& block, const op::DflashLayer& layer) {
     const MatrixView<float> up = queue.matrix(block.rows(), layer.gate.rows);
     project(queue, block.before, {{layer.gate, gate}, {layer.up, up}});
     queue.split(gate.size(), kExpCost, [&](std::int64_t begin, std::int64_t end, int) {
-        for (std::int64_t i = begin; i < end; ++i) gate.data[i] = silu(gate.data[i]) * up.data[i];
+        silu_product(queue.instructions(), gate.data + begin, up.data + begin, end - begin);
     });
     project(queue, gate, {{layer.down, block.after}});
 }
@@ -177,7 +178,8 @@ void dflash_block(const op::DflashBlock& args, device::Queue& queue) {
         leave(block, layer.feed_conv);
     }
     for (std::int64_t i = 0; i < rows; ++i) {
-        rms_norm(block.hidden.row(i), args.norm, width, args.epsilon, args.hidden.row(i));
+        rms_norm(own.instructions(), block.hidden.row(i), args.norm, width, args.epsilon,
+                 args.hidden.row(i));
     }
 }
 

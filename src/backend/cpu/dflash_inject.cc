@@ -59,7 +59,8 @@ MatrixView<float> fuse(const op::DflashInject& args, Queue& queue) {
     project(queue, finite, {{args.fuse, fused}});
     queue.split(rows, 3 * width, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t t = begin; t < end; ++t) {
-            rms_norm(fused.row(t), args.norm, width, args.epsilon, fused.row(t));
+            rms_norm(queue.instructions(), fused.row(t), args.norm, width, args.epsilon,
+                     fused.row(t));
         }
     });
     return fused;
@@ -81,7 +82,7 @@ void fill_cells(const op::DflashInject& args, const op::DflashContextLayer& laye
                 set_turns(p, args.inverse_frequency, pairs, own, own + pairs);
                 for (std::int64_t at = 0; at < key.cols; at += d) {
                     float* head = key.row(t) + at;
-                    rms_norm(head, layer.key_norm, d, args.epsilon, head);
+                    rms_norm(queue.instructions(), head, layer.key_norm, d, args.epsilon, head);
                     turn(head, own, own + pairs, pairs);
                 }
                 const std::int64_t slot = p % cells.slots;

@@ -21,9 +21,10 @@ void mtp_fuse(const op::MtpFuse& args, device::Queue& queue) {
     own.split(rows, 3 * (width + hidden.cols), [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t t = begin; t < end; ++t) {
             decode_row(args.table, args.tokens[t], token.row(t));
-            rms_norm(token.row(t), args.norm_embedding, width, args.epsilon, token.row(t));
-            rms_norm(args.residual.row(t), args.norm_hidden, hidden.cols, args.epsilon,
-                     hidden.row(t));
+            rms_norm(own.instructions(), token.row(t), args.norm_embedding, width, args.epsilon,
+                     token.row(t));
+            rms_norm(own.instructions(), args.residual.row(t), args.norm_hidden, hidden.cols,
+                     args.epsilon, hidden.row(t));
         }
     });
 

@@ -35,37 +35,37 @@ float gate(float product, std::int64_t width) {
 }
 
 // Turns the row of `keys` into Y and writes X, stream by stream; `query` is scratch of D values.
-void gate_stream(const op::NgramMix& args, std::int64_t t, std::int64_t s, const float* value,
-                 float* query, float* key, float* normed) {
+void gate_stream(Instructions instructions, const op::NgramMix& args, std::int64_t t,
+                 std::int64_t s, const float* value, float* query, float* key, float* normed) {
     const std::int64_t width = args.value.rows;
     const std::int64_t at = s * width;
     float* stream = args.residual.row(t) + at;
     if (!args.block_out.empty()) {
         inject_stream(stream, args.block_inject.row(t)[s], args.block_out.row(t), width);
     }
-    rms_norm(stream, args.norm_query + at, width, args.epsilon, query);
-    rms_norm(key, args.norm_key + at, width, args.epsilon, key);
+    rms_norm(instructions, stream, args.norm_query + at, width, args.epsilon, query);
+    rms_norm(instructions, key, args.norm_key + at, width, args.epsilon, key);
     const float share = gate(dot(key, query, width), width);
     for (std::int64_t i = 0; i < width; ++i) key[i] = share * value[i];
-    rms_norm(key, args.norm_conv + at, width, args.epsilon, normed);
+    rms_norm(instructions, key, args.norm_conv + at, width, args.epsilon, normed);
 }
 
-// residual[t] += Y[t] + silu(conv over X), channels begin .. end-1.
-void convolve(const op::NgramMix& args, MatrixView<const float> gated,
-              MatrixView<const float> normed, std::int64_t t, std::int64_t begin,
-              std::int64_t end) {
+// residual[t] += Y[t] + silu(conv over X), channels begin .. end-1. `taps` and `z` are
+// scratch of K pointers and end - begin values.
+void convolve(Instructions instructions, const op::NgramMix& args, MatrixView<const float> gated,
+              MatrixView<const float> normed, std::int64_t t, std::int64_t begin, std::int64_t end,
+              const float** taps, float* z) {
     const std::int64_t all = normed.cols;
     const std::int64_t kept = std::int64_t{args.kernel - 1} * args.dilation;
-    for (std::int64_t c = begin; c < end; ++c) {
-        float sum = 0.0f;
-        for (int j = 0; j < args.kernel; ++j) {
-            const std::int64_t row = t - std::int64_t{args.dilation} * (args.kernel - 1 - j);
-            const float x =
-                row >= 0 ? normed.row(row)[c] : args.history_from[(kept + row) * all + c];
-            sum += args.conv[c * args.kernel + j] * x;
-        }
-        args.residual.row(t)[c] += gated.row(t)[c] + silu(sum);
+    for (int j = 0; j < args.kernel; ++j) {
+        const std::int64_t row = t - std::int64_t{args.dilation} * (args.kernel - 1 - j);
+        taps[j] = (row >= 0 ? normed.row(row) : args.history_from + (kept + row) * all) + begin;
     }
+    const std::int64_t count = end - begin;
+    convolve_silu(instructions, taps, args.kernel, args.conv + begin * args.kernel, 0, count, z);
+    float* residual = args.residual.row(t) + begin;
+    const float* y = gated.row(t) + begin;
+    for (std::int64_t c = 0; c < count; ++c) residual[c] += y[c] + z[c];
 }
 
 }  // namespace
@@ -80,21 +80,24 @@ void ngram_mix(const op::NgramMix& args, device::Queue& queue) {
     const MatrixView<float> value = own.matrix(rows, width);
     const MatrixView<float> normed = args.trace.empty() ? own.matrix(rows, all) : args.trace;
     const MatrixView<float> query = own.matrix(own.threads(), width);
+    const auto** taps = own.take<const float*>(std::int64_t{own.threads()} * args.kernel);
 
     project(own, args.e, {{args.key, gated}, {args.value, value}});
-    own.split(rows * args.streams, 8 * width,
+    own.split(
+        rows * args.streams, 8 * width, [&](std::int64_t begin, std::int64_t end, int thread) {
+            for (std::int64_t i = begin; i < end; ++i) {
+                const std::int64_t t = i / args.streams;
+                gate_stream(own.instructions(), args, t, i % args.streams, value.row(t),
+                            query.row(thread), gated.data + i * width, normed.data + i * width);
+            }
+        });
+    own.split(rows * args.streams, (kExpCost + args.kernel) * width,
               [&](std::int64_t begin, std::int64_t end, int thread) {
                   for (std::int64_t i = begin; i < end; ++i) {
-                      const std::int64_t t = i / args.streams;
-                      gate_stream(args, t, i % args.streams, value.row(t), query.row(thread),
-                                  gated.data + i * width, normed.data + i * width);
-                  }
-              });
-    own.split(rows * args.streams, (kExpCost + args.kernel) * width,
-              [&](std::int64_t begin, std::int64_t end, int) {
-                  for (std::int64_t i = begin; i < end; ++i) {
                       const std::int64_t first = i % args.streams * width;
-                      convolve(args, gated, normed, i / args.streams, first, first + width);
+                      convolve(own.instructions(), args, gated, normed, i / args.streams, first,
+                               first + width, taps + std::int64_t{thread} * args.kernel,
+                               query.row(thread));
                   }
               });
     const std::int64_t kept = std::int64_t{args.kernel - 1} * args.dilation;

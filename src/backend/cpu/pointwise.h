@@ -1,35 +1,81 @@
-// The scalar functions and norms that several ops use.
+// Scalar functions and the passes over rows that several ops use.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
-#include "backend/cpu/product.h"
+#include "backend/cpu/instructions.h"
+#include "backend/cpu/vector.h"
 
 namespace strata::cpu {
 
-// What one exp costs, in multiply-adds, for Queue::split.
-inline constexpr std::int64_t kExpCost = 16;
+// What one exp or a function made of it costs in a vectorized loop, in multiply-adds, for
+// Queue::split.
+inline constexpr std::int64_t kExpCost = 32;
 
-inline float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
+// e^x, within kExpError units in the last place of the exact value where that is a normal number,
+// within one where it is not. Without branches or calls, so that loops of it become vector code,
+// which gives the same bits.
+//
+// x = n ln 2 + r with |r| <= (ln 2) / 2: e^r is 1 + r + r^2 q(r), q the polynomial of degree 4 that
+// is nearest in relative error (3e-9); 2^n comes in two factors, since one would overflow or vanish
+// where the result does not.
+inline constexpr double kExpError = 1.5;
+STRATA_INLINE float exponential(float x) {
+    constexpr float kLowest = -104.0f;     // below it e^x rounds to 0
+    constexpr float kHighest = 89.0f;      // and above it to infinity
+    constexpr float kRounder = 0x1.8p23f;  // has no fraction bits left, nor after adding n
+    constexpr float kInverseLn2 = 0x1.715476p0f;
+    constexpr float kLn2High = 0x1.63p-1f;  // few enough bits for exact products with n
+    constexpr float kLn2Low = -0x1.bd0106p-13f;
+    x = x < kLowest ? kLowest : x;
+    x = x > kHighest ? kHighest : x;
+    const float shifted = x * kInverseLn2 + kRounder;
+    const float n = shifted - kRounder;
+    const float r = (x - n * kLn2High) - n * kLn2Low;
+    float q = 0x1.6a2434p-10f;
+    q = q * r + 0x1.1239e2p-7f;
+    q = q * r + 0x1.5558f2p-5f;
+    q = q * r + 0x1.555492p-3f;
+    q = q * r + 0x1.fffffcp-2f;
+    const float power = r * r * q + r + 1.0f;
+    const std::int32_t whole =
+        std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(kRounder);
+    const std::int32_t half = whole >> 1;
+    const float low = std::bit_cast<float>((half + 127) * (1 << 23));
+    const float high = std::bit_cast<float>((whole - half + 127) * (1 << 23));
+    return power * low * high;
+}
 
-inline float silu(float x) { return x / (1.0f + std::exp(-x)); }
+STRATA_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
+
+STRATA_INLINE float silu(float x) { return x / (1.0f + exponential(-x)); }
 
 // log(1 + e^x). Past the bound the difference from x is under half a unit in the last place.
 inline float softplus(float x) {
     constexpr float kLinear = 20.0f;
-    return x > kLinear ? x : std::log1p(std::exp(x));
-}
-
-// 1 / sqrt(mean(x^2) + epsilon)
-inline float inverse_rms(const float* x, std::int64_t n, float epsilon) {
-    return 1.0f / std::sqrt(dot(x, x, n) / static_cast<float>(n) + epsilon);
+    return x > kLinear ? x : std::log1p(exponential(x));
 }
 
 // out = x / sqrt(mean(x^2) + epsilon) * gain; out may be x.
-inline void rms_norm(const float* x, const float* gain, std::int64_t n, float epsilon, float* out) {
-    const float scale = inverse_rms(x, n, epsilon);
-    for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] * scale * gain[i];
-}
+void rms_norm(Instructions instructions, const float* x, const float* gain, std::int64_t n,
+              float epsilon, float* out);
+
+// x[i] = silu(x[i] * scale)
+void silu_row(Instructions instructions, float* x, std::int64_t n, float scale);
+
+// x[i] *= scale * sigmoid(gate[i])
+void gate_row(Instructions instructions, float* x, const float* gate, std::int64_t n, float scale);
+
+// x[i] = silu(x[i]) * factor[i]
+void silu_product(Instructions instructions, float* x, const float* factor, std::int64_t n);
+
+// Turns x into e^(x * scale - largest) and returns 1 / their sum; n >= 1.
+float softmax_weights(Instructions instructions, float* x, std::int64_t n, float scale);
+
+// out[c] = silu(sum over j < taps of weight[c * taps + j] * rows[j][c]), begin <= c < end.
+void convolve_silu(Instructions instructions, const float* const* rows, int taps,
+                   const float* weight, std::int64_t begin, std::int64_t end, float* out);
 
 }  // namespace strata::cpu

@@ -57,8 +57,9 @@ class Division {
     std::int64_t parts_ = 0;  // units a row and key head
 };
 
-// One thread's scratch memory.
+// What a thread works with.
 struct Scratch {
+    Instructions instructions = Instructions::scalar;
     std::int32_t* positions = nullptr;  // [most]
     float* scores = nullptr;            // [heads of a unit, most]
     float* cached = nullptr;            // [kCacheTile, d]
@@ -87,10 +88,11 @@ std::int64_t list_positions(const op::SparseAttention& args, const Selection& se
 }
 
 // Row `position`, head g of one of the caches.
-void load(const op::SparseAttention& args, const void* cache, std::int64_t position, std::int64_t g,
-          float* to) {
+void load(Instructions instructions, const op::SparseAttention& args, const void* cache,
+          std::int64_t position, std::int64_t g, float* to) {
     const std::int64_t d = args.shape.head_dim;
-    load_cache(cache, args.cache.type, (position * args.shape.kv_heads + g) * d, d, to);
+    load_cache(instructions, cache, args.cache.type, (position * args.shape.kv_heads + g) * d, d,
+               to);
 }
 
 // Calls body(first, count) with cached rows first .. first+count-1 of the list in scratch.cached.
@@ -100,7 +102,7 @@ void for_tiles(const op::SparseAttention& args, const void* cache, std::int64_t 
     for (std::int64_t first = 0; first < n; first += kCacheTile) {
         const std::int64_t count = std::min(kCacheTile, n - first);
         for (std::int64_t i = 0; i < count; ++i) {
-            load(args, cache, scratch.positions[first + i], g,
+            load(scratch.instructions, args, cache, scratch.positions[first + i], g,
                  scratch.cached + i * args.shape.head_dim);
         }
         body(first, count);
@@ -124,7 +126,8 @@ void attend_unit(const op::SparseAttention& args, const SparseQueries& queries,
     std::fill_n(heads_out, unit.heads * d, 0.0f);
     const float scale = 1.0f / std::sqrt(static_cast<float>(d));
     for (std::int64_t h = 0; h < unit.heads; ++h) {
-        scratch.inverse_sums[h] = exponentials(scratch.scores + h * scratch.most, n, scale);
+        scratch.inverse_sums[h] =
+            softmax_weights(scratch.instructions, scratch.scores + h * scratch.most, n, scale);
     }
     for_tiles(args, args.cache.values, unit.kv_head, n, scratch,
               [&](std::int64_t first, std::int64_t count) {
@@ -136,9 +139,7 @@ void attend_unit(const op::SparseAttention& args, const SparseQueries& queries,
               });
     for (std::int64_t h = 0; h < unit.heads; ++h) {
         const float* gate = query + h * 2 * d + d;
-        for (std::int64_t i = 0; i < d; ++i) {
-            heads_out[h * d + i] *= scratch.inverse_sums[h] * sigmoid(gate[i]);
-        }
+        gate_row(scratch.instructions, heads_out + h * d, gate, d, scratch.inverse_sums[h]);
     }
 }
 
@@ -159,7 +160,8 @@ void attend(const op::SparseAttention& args, Queue& queue, const SparseQueries& 
     const MatrixView<float> sums = queue.matrix(threads, heads);
     queue.split(division.count(), heads * most * shape.head_dim,
                 [&](std::int64_t begin, std::int64_t end, int thread) {
-                    const Scratch scratch{.positions = positions + thread * most,
+                    const Scratch scratch{.instructions = queue.instructions(),
+                                          .positions = positions + thread * most,
                                           .scores = scores.row(thread),
                                           .cached = cached.row(thread),
                                           .inverse_sums = sums.row(thread),

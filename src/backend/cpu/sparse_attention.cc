@@ -39,20 +39,20 @@ void check(const op::SparseAttention& args) {
                  (args.raw_trace.rows == rows && args.raw_trace.cols == shape.index_dim));
 }
 
-void norm_and_turn(float* x, op::Gain gain, std::int64_t n, const op::SparseAttention& args,
-                   const float* turns) {
+void norm_and_turn(Instructions instructions, float* x, op::Gain gain, std::int64_t n,
+                   const op::SparseAttention& args, const float* turns) {
     const std::int64_t pairs = args.shape.rotary_pairs;
-    rms_norm(x, gain, n, args.epsilon, x);
+    rms_norm(instructions, x, gain, n, args.epsilon, x);
     turn(x, turns, turns + pairs, pairs);
 }
 
 // Norms and turns the keys of row t, and puts keys and values into the cache.
-void finish_keys(const op::SparseAttention& args, std::int64_t t, float* key, const float* value,
-                 const float* turns) {
+void finish_keys(Instructions instructions, const op::SparseAttention& args, std::int64_t t,
+                 float* key, const float* value, const float* turns) {
     const op::AttentionShape& shape = args.shape;
     const std::int64_t d = shape.head_dim;
     for (std::int64_t g = 0; g < shape.kv_heads; ++g) {
-        norm_and_turn(key + g * d, args.key_norm, d, args, turns);
+        norm_and_turn(instructions, key + g * d, args.key_norm, d, args, turns);
     }
     const std::int64_t width = shape.kv_heads * d;
     const std::int64_t at = (args.first + t) * width;
@@ -61,22 +61,22 @@ void finish_keys(const op::SparseAttention& args, std::int64_t t, float* key, co
 }
 
 // Norms and turns the queries of row t.
-void finish_queries(const op::SparseAttention& args, float* query, float* index_query,
-                    const float* turns) {
+void finish_queries(Instructions instructions, const op::SparseAttention& args, float* query,
+                    float* index_query, const float* turns) {
     const op::AttentionShape& shape = args.shape;
     const std::int64_t d = shape.head_dim;
     const std::int64_t di = shape.index_dim;
     for (std::int64_t h = 0; h < shape.heads; ++h) {
-        norm_and_turn(query + h * 2 * d, args.query_norm, d, args, turns);
+        norm_and_turn(instructions, query + h * 2 * d, args.query_norm, d, args, turns);
     }
     for (std::int64_t j = 0; j < shape.index_heads; ++j) {
-        norm_and_turn(index_query + j * di, args.index_query_norm, di, args, turns);
+        norm_and_turn(instructions, index_query + j * di, args.index_query_norm, di, args, turns);
     }
 }
 
 // The key of block b, from raw rows of this call and of the history before it.
-void finish_block(const op::SparseAttention& args, MatrixView<const float> raw, std::int64_t b,
-                  float* turns) {
+void finish_block(Instructions instructions, const op::SparseAttention& args,
+                  MatrixView<const float> raw, std::int64_t b, float* turns) {
     const op::AttentionShape& shape = args.shape;
     const std::int64_t di = shape.index_dim;
     float* key = args.cache.block_keys + b * di;
@@ -90,7 +90,7 @@ void finish_block(const op::SparseAttention& args, MatrixView<const float> raw, 
     for (std::int64_t i = 0; i < di; ++i) key[i] /= count;
     set_turns(b * shape.ratio, args.inverse_frequency, shape.rotary_pairs, turns,
               turns + shape.rotary_pairs);
-    norm_and_turn(key, args.index_key_norm, di, args, turns);
+    norm_and_turn(instructions, key, args.index_key_norm, di, args, turns);
 }
 
 // Finishes the keys of all rows and of the blocks that they complete; raw_to follows.
@@ -104,7 +104,7 @@ void remember(const op::SparseAttention& args, Queue& queue, MatrixView<float> k
         float* own = turns.row(thread);
         for (std::int64_t t = begin; t < end; ++t) {
             set_turns(args.first + t, args.inverse_frequency, pairs, own, own + pairs);
-            finish_keys(args, t, key.row(t), value.row(t), own);
+            finish_keys(queue.instructions(), args, t, key.row(t), value.row(t), own);
         }
     });
     const std::int64_t open = args.first / shape.ratio;
@@ -112,7 +112,7 @@ void remember(const op::SparseAttention& args, Queue& queue, MatrixView<float> k
     queue.split(finished, 8 * shape.index_dim,
                 [&](std::int64_t begin, std::int64_t end, int thread) {
                     for (std::int64_t i = begin; i < end; ++i) {
-                        finish_block(args, raw, open + i, turns.row(thread));
+                        finish_block(queue.instructions(), args, raw, open + i, turns.row(thread));
                     }
                 });
     advance_history(args.raw_from, {args.raw_to, shape.ratio - 1, shape.index_dim}, raw, rows);
@@ -131,7 +131,8 @@ void answer(const op::SparseAttention& args, Queue& queue) {
         float* own = turns.row(thread);
         for (std::int64_t t = begin; t < end; ++t) {
             set_turns(args.first + t, args.inverse_frequency, pairs, own, own + pairs);
-            finish_queries(args, queries.query.row(t), queries.index_query.row(t), own);
+            finish_queries(queue.instructions(), args, queries.query.row(t),
+                           queries.index_query.row(t), own);
         }
     });
     attend(args, queue, queries, select_blocks(args, queue, queries), attended);

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/product.h"
 #include "backend/cpu/sparse.h"
+#include "backend/cpu/vector.h"
 
 namespace strata::cpu {
 namespace {
@@ -14,24 +15,33 @@ constexpr std::int64_t kGroup = 32;
 // Blocks that are scored together.
 constexpr std::int64_t kBlockTile = 32;
 
+// scores[b] = sum over j < heads of max(0, product[j][b]), b < count <= kBlockTile
+struct SumPositive {
+    template <typename V>
+    STRATA_INLINE static void run(const float* product, std::int64_t heads, std::int64_t count,
+                                  float* scores) {
+        float sum[kBlockTile] = {};
+        for (std::int64_t j = 0; j < heads; ++j) {
+            const float* row = product + j * kBlockTile;
+            for (std::int64_t b = 0; b < count; ++b) {
+                sum[b] += row[b] > 0.0f ? row[b] : 0.0f;  // NaN counts as 0
+            }
+        }
+        for (std::int64_t b = 0; b < count; ++b) scores[b] = sum[b];
+    }
+};
+
 // scores[b] for begin <= b < end; `product` holds kBlockTile * HI values.
-void score(const op::SparseAttention& args, const float* index_query, std::int64_t begin,
-           std::int64_t end, float* product, float* scores) {
+void score(Instructions instructions, const op::SparseAttention& args, const float* index_query,
+           std::int64_t begin, std::int64_t end, float* product, float* scores) {
     const std::int64_t di = args.shape.index_dim;
     const std::int64_t heads = args.shape.index_heads;
     const Rows queries{.data = index_query, .stride = di, .count = heads};
     for (std::int64_t first = begin; first < end; first += kBlockTile) {
         const std::int64_t count = std::min(kBlockTile, end - first);
         const Rows keys{.data = args.cache.block_keys + first * di, .stride = di, .count = count};
-        products(queries, keys, di, product, 1, heads);
-        for (std::int64_t b = 0; b < count; ++b) {
-            float sum = 0.0f;
-            for (std::int64_t j = 0; j < heads; ++j) {
-                const float value = product[b * heads + j];
-                sum += value > 0.0f ? value : 0.0f;  // NaN counts as 0
-            }
-            scores[first + b] = sum;
-        }
+        products(queries, keys, di, product, kBlockTile, 1);
+        run_kernel<SumPositive>(instructions, product, heads, count, scores + first);
     }
 }
 
@@ -85,7 +95,8 @@ Selection select_blocks(const op::SparseAttention& args, Queue& queue,
             for (std::int64_t tile = begin; tile < end; tile += kBlockTile) {
                 const std::int64_t tile_end = std::min(tile + kBlockTile, end);
                 for (std::int64_t r = 0; r < count; ++r) {
-                    score(args, queries.index_query.row(selection.first_row + from + r), tile,
+                    score(queue.instructions(), args,
+                          queries.index_query.row(selection.first_row + from + r), tile,
                           std::min(tile_end, visible(from + r)), product.row(thread),
                           scores.row(r));
                 }

@@ -1,5 +1,7 @@
 // Bounded by reading down and up, together a third of what a token reads; the rest is one pass over
 // the residual.
+#include <algorithm>
+
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise.h"
 #include "backend/cpu/project.h"
@@ -9,6 +11,9 @@
 
 namespace strata::cpu {
 namespace {
+
+// Values of x that a thread makes at a time.
+constexpr std::int64_t kTile = 256;
 
 void check(const op::StreamRead& args) {
     const std::int64_t all = args.streams * args.x.cols;
@@ -35,27 +40,44 @@ void norm_streams(const op::StreamRead& args, Queue& queue, MatrixView<float> no
                             inject_stream(stream, args.block_inject.row(t)[s],
                                           args.block_out.row(t), width);
                         }
-                        rms_norm(stream, args.norm + s * width, width, args.epsilon,
-                                 normed.data + i * width);
+                        rms_norm(queue.instructions(), stream, args.norm + s * width, width,
+                                 args.epsilon, normed.data + i * width);
                     }
                 });
 }
 
-// x[t] = mean over the streams of sigmoid(gate[t, s]) * normed[t, s]
+// x[begin .. end-1] of one row: the mean over the streams of sigmoid(gate[s]) * normed[s].
+struct GatedMean {
+    template <typename V>
+    STRATA_INLINE static void run(const float* normed, const float* gate, int streams,
+                                  std::int64_t width, std::int64_t begin, std::int64_t end,
+                                  float* x) {
+        const float share = 1.0f / static_cast<float>(streams);
+#pragma GCC ivdep
+        for (std::int64_t i = begin; i < end; ++i) x[i] = sigmoid(gate[i]) * normed[i];
+        for (int s = 1; s < streams; ++s) {
+            const float* own_gate = gate + s * width;
+            const float* own = normed + s * width;
+#pragma GCC ivdep
+            for (std::int64_t i = begin; i < end; ++i) x[i] += sigmoid(own_gate[i]) * own[i];
+        }
+#pragma GCC ivdep
+        for (std::int64_t i = begin; i < end; ++i) x[i] *= share;
+    }
+};
+
 void gated_mean(const op::StreamRead& args, Queue& queue, MatrixView<const float> normed,
                 MatrixView<const float> gate) {
     const std::int64_t width = args.x.cols;
-    const float share = 1.0f / static_cast<float>(args.streams);
-    queue.split(args.x.size(), kExpCost * args.streams,
+    const std::int64_t tiles = (width + kTile - 1) / kTile;
+    queue.split(args.x.rows * tiles, kTile * kExpCost * args.streams,
                 [&](std::int64_t begin, std::int64_t end, int) {
                     for (std::int64_t i = begin; i < end; ++i) {
-                        const std::int64_t at = i / width * normed.cols + i % width;
-                        float sum = 0.0f;
-                        for (int s = 0; s < args.streams; ++s) {
-                            const std::int64_t from = at + s * width;
-                            sum += sigmoid(gate.data[from]) * normed.data[from];
-                        }
-                        args.x.data[i] = share * sum;
+                        const std::int64_t t = i / tiles;
+                        const std::int64_t first = i % tiles * kTile;
+                        run_kernel<GatedMean>(queue.instructions(), normed.row(t), gate.row(t),
+                                              args.streams, width, first,
+                                              std::min(first + kTile, width), args.x.row(t));
                     }
                 });
 }
@@ -79,7 +101,7 @@ void stream_read(const op::StreamRead& args, device::Queue& queue) {
             args.inject.data[i] = 2.0f * sigmoid(args.inject.data[i] / streams);
         }
     }
-    for (std::int64_t i = 0; i < low.size(); ++i) low.data[i] = silu(low.data[i] / streams);
+    silu_row(own.instructions(), low.data, low.size(), 1.0f / streams);
     project(own, low, {{args.up, gate}});
     gated_mean(args, own, normed, gate);
 }
