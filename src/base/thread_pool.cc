@@ -1,6 +1,9 @@
 #include "base/thread_pool.h"
 
+#include <linux/futex.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,11 +16,14 @@
 namespace strata {
 namespace {
 
-// The most is longer than what a caller does between two loops of a step. A failure costs what many
-// successes win: a thread that looks in vain keeps a core from the one it waits for.
+// The most is longer than what a caller does between two loops of a step, and than what it takes to
+// wake a thread. A wait that was much longer says that other processes hold the cores, or that
+// nothing is to be done: then looking keeps a core from whoever needs it.
 constexpr std::chrono::nanoseconds kPatienceMost{50'000};
 constexpr std::chrono::nanoseconds kPatienceLeast{1'000};
-constexpr std::chrono::nanoseconds kPatienceStep{500};
+constexpr std::chrono::nanoseconds kPatienceStep{2'000};
+constexpr std::chrono::nanoseconds kLongWait{100'000};
+constexpr int kPatienceFall = 8;
 
 // Looks between two glances at the clock.
 constexpr int kLooks = 8;
@@ -28,6 +34,12 @@ void relax() {
 #elif defined(__aarch64__)
     asm volatile("yield");
 #endif
+}
+
+// std::atomic's own wait yields for a while before it sleeps, which costs more than both.
+void futex(std::atomic<std::uint32_t>& value, int operation, std::uint32_t argument) {
+    static_assert(sizeof(value) == sizeof(std::uint32_t));
+    ::syscall(SYS_futex, &value, operation, argument, nullptr, nullptr, 0);
 }
 
 // Cores' worth of time that the control group grants; kThreadsMax where there is no limit.
@@ -47,29 +59,38 @@ int quota_threads() {
 
 }  // namespace
 
-void ThreadPool::Signal::wait(std::uint32_t old, std::chrono::nanoseconds& patience) {
-    if (patience.count() > 0) {
-        const auto end = std::chrono::steady_clock::now() + patience;
-        do {
-            for (int i = 0; i < kLooks; ++i) {
-                if (value.load(std::memory_order_acquire) != old) {
-                    patience = std::min(patience + kPatienceStep, kPatienceMost);
-                    return;
-                }
-                relax();
-            }
-        } while (std::chrono::steady_clock::now() < end);
-        patience = std::max(patience / 2, kPatienceLeast);
-    }
+bool ThreadPool::Signal::look(std::uint32_t old, std::chrono::steady_clock::time_point end) const {
+    do {
+        for (int i = 0; i < kLooks; ++i) {
+            if (value.load(std::memory_order_acquire) != old) return true;
+            relax();
+        }
+    } while (std::chrono::steady_clock::now() < end);
+    return false;
+}
+
+void ThreadPool::Signal::sleep(std::uint32_t old) {
     // Announced before the last look at the value, which wake() may have changed just before it
     // looked for sleepers: one of the two sees the other.
     sleepers.fetch_add(1);
-    while (value.load() == old) value.wait(old);
+    while (value.load() == old) futex(value, FUTEX_WAIT_PRIVATE, old);
     sleepers.fetch_sub(1);
 }
 
+void ThreadPool::Signal::wait(std::uint32_t old, std::chrono::nanoseconds& patience) {
+    if (patience.count() == 0) return sleep(old);
+    const auto start = std::chrono::steady_clock::now();
+    bool brief = look(old, start + patience);
+    if (!brief) {
+        sleep(old);
+        brief = std::chrono::steady_clock::now() - start < kLongWait;
+    }
+    patience = brief ? std::min(patience + kPatienceStep, kPatienceMost)
+                     : std::max(patience / kPatienceFall, kPatienceLeast);
+}
+
 void ThreadPool::Signal::wake() {
-    if (sleepers.load() > 0) value.notify_all();
+    if (sleepers.load() > 0) futex(value, FUTEX_WAKE_PRIVATE, kThreadsMax);
 }
 
 ThreadPool::ThreadPool(int threads)

@@ -16,9 +16,9 @@ inline constexpr int kThreadsMax = 256;
 // parallel_for splits a range into one contiguous part a thread, so which thread computes an
 // element never changes how it is computed. The caller's thread takes part. A thread that waits
 // looks without sleeping for a moment, so that loops that follow each other start within a
-// microsecond, and then sleeps: an idle pool takes no time. The moment shrinks when it was not
-// enough, as where other processes hold the cores, and there is none where there are more threads
-// than cores.
+// microsecond, and then sleeps: an idle pool takes no time. The moment shrinks after waits that
+// were far longer, as where other processes hold the cores, and there is none where there are more
+// threads than cores.
 // One parallel_for at a time; calls from inside a body are not allowed.
 class ThreadPool {
   public:
@@ -42,11 +42,15 @@ class ThreadPool {
         std::atomic<std::uint32_t> value = 0;
         std::atomic<int> sleepers = 0;
 
-        // Returns once value is no longer `old`. `patience` is how long it looks before it sleeps,
-        // and learns from what came of it.
+        // Returns once value is no longer `old`. `patience` is how long it looks before it sleeps;
+        // it learns from how long the wait was.
         void wait(std::uint32_t old, std::chrono::nanoseconds& patience);
         // After a change: wakes who sleeps.
         void wake();
+
+      private:
+        bool look(std::uint32_t old, std::chrono::steady_clock::time_point end) const;
+        void sleep(std::uint32_t old);
     };
 
     void work(int thread);

@@ -1,10 +1,10 @@
 // Kernels that are written once and compiled for every set of instructions.
 //
-// A kernel is a struct with a static member `template <typename V> run(...)`, V the widest vector of
-// floats; run_kernel picks the form for the instructions given. What it calls must be inlined into
-// it (STRATA_INLINE), else it is compiled for the scalar set. Results never depend on the set: the
-// compiler may not contract, loops over independent elements round each as it would alone, and sums
-// over elements go through Lanes.
+// A kernel is a struct with a static member `template <typename V> run(...)`, V the widest vector
+// of floats; run_kernel picks the form for the instructions given. What it calls must be inlined
+// into it (STRATA_INLINE), else it is compiled for the scalar set. Results never depend on the set:
+// the compiler may not contract, loops over independent elements round each as it would alone, and
+// sums over elements add value i to partial sum i mod kLanes, as in product.h.
 #pragma once
 
 #include <cstdint>
