@@ -42,7 +42,7 @@ STRATA_INLINE float sum_lanes(float* lane) {
     return lane[0];
 }
 
-// The sum of x[i]^2, in the order of dot().
+// The sum of x[i]^2.
 template <typename V>
 STRATA_INLINE float sum_squares(const float* x, std::int64_t n) {
     constexpr int kParts = kLanes / kVectorWidth<V>;
