@@ -33,7 +33,10 @@ struct QuantizeRequest : TypeNames {
     std::string input;  // a GGUF file, a part of a split set, or a folder holding one
     std::string output;
     bool no_mtp = false;  // leaves the MTP layer out
-    int threads = 0;      // 0: all cores that this process may use; the file does not depend on it
+    // What gather_importance (strata/eval.h) or llama.cpp's imatrix wrote of the model: formats
+    // that can then round the columns that matter more finely. Empty: none.
+    std::string importance;
+    int threads = 0;  // 0: all cores that this process may use; the file does not depend on it
 };
 
 // The same model in other number formats, one file, whole or not at all. Tensors that have their

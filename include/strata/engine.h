@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -173,6 +174,16 @@ struct LogitsRequest {
 // Consecutive rows, [rows, width] row-major; an error ends the call with it.
 using RowSink = std::function<Status(std::span<const float> rows)>;
 
+// What one matrix of a model's file, or each of the experts in it, was multiplied with.
+struct InputSum {
+    std::int64_t width = 0;
+    std::vector<float> squares;  // [parts, width]: the sum of each column's squared inputs
+    std::vector<float> counts;   // [parts]: inputs
+};
+
+// By the tensor's name.
+using InputSums = std::map<std::string, InputSum>;
+
 // One message of a conversation.
 struct Message {
     std::string role;  // system, user or assistant
@@ -216,6 +227,10 @@ class Engine {
     // Teacher-forced logits of every position ([n, vocabulary] in all; [n-1, vocabulary] for the
     // MTP head: row p from the trunk's residual at p and token p+1).
     Status logits(const LogitsRequest& request, const RowSink& sink);
+    // Adds what every matrix is multiplied with while the tokens are read from an empty state, the
+    // MTP layer's too. Errors: an empty list, more tokens than the context, a token outside the
+    // vocabulary, a backend that does not show it.
+    Status add_input_sums(std::span<const std::int32_t> tokens, InputSums& sums);
     // The mean of the residual streams after each of `layers`: [n, layers * hidden] in all.
     Status features(std::span<const std::int32_t> tokens, std::span<const std::int64_t> layers,
                     const RowSink& sink);

@@ -104,4 +104,26 @@ struct DraftTrial {
 Result<std::vector<DraftTrial>> draft_trials(Engine& engine, const DraftTrialRequest& request,
                                              const EvalProgress& progress = {});
 
+struct ImportanceRequest {
+    std::string text;
+    std::string output;
+    std::int64_t window = 0;  // as for perplexity
+};
+
+struct Importance {
+    std::int64_t tokens = 0;
+    std::int64_t window = 0;
+    std::int64_t tensors = 0;
+    // A tensor holds one, or one of each expert. Those of experts that no token chose were
+    // multiplied with nothing; quantize encodes them as without importance.
+    std::int64_t matrices = 0;
+    std::int64_t matrices_unused = 0;
+};
+
+// Writes how large the inputs of every matrix are on a text, column by column, for quantize: a GGUF
+// file as llama.cpp's imatrix writes it, whole or not at all. Errors: as for perplexity; the file
+// cannot be written.
+Result<Importance> gather_importance(Engine& engine, const ImportanceRequest& request,
+                                     const EvalProgress& progress = {});
+
 }  // namespace strata

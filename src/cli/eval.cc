@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/eval_drafts.h"
+#include "cli/guard.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
@@ -17,6 +18,7 @@ struct Eval {
     ModelOptions model;
     std::string against;
     std::string file;
+    std::string output;
     bool json = false;
 };
 
@@ -54,6 +56,20 @@ Json object(const Agreement& found) {
             {"top1_agreement", found.same_top}};
 }
 
+std::string table(const Importance& found) {
+    return concat("tokens    ", found.tokens, " in windows of ", found.window, "\ntensors   ",
+                  found.tensors, "\nmatrices  ", found.matrices, ", of which ",
+                  found.matrices_unused, " met no input\n");
+}
+
+Json object(const Importance& found) {
+    return {{"tokens", found.tokens},
+            {"window", found.window},
+            {"tensors", found.tensors},
+            {"matrices", found.matrices},
+            {"matrices_unused", found.matrices_unused}};
+}
+
 template <typename Found>
 Status show(const Found& found, bool json) {
     return print(json ? json_line(object(found)) : table(found));
@@ -88,6 +104,23 @@ Status run_agreement(const Eval& options) {
     return show(found, options.json);
 }
 
+Status run_importance(const Eval& options) {
+    STRATA_TRY(guard_models(options.output));
+    ImportanceRequest request;
+    STRATA_ASSIGN(request.text, read_text(options.file));
+    request.output = options.output;
+    request.window = options.model.context;
+    const Interrupt interrupt;
+    STRATA_ASSIGN(const auto engine, load(options.model));
+    Progress progress("importance");
+    const auto watch = [&](std::int64_t done, std::int64_t total) {
+        progress.show(done, total);
+        return !interrupt.seen();
+    };
+    STRATA_ASSIGN(const Importance found, gather_importance(*engine, request, watch));
+    return show(found, options.json);
+}
+
 void add_common(Options& options, Eval* to) {
     add_model_option(options, &to->model);
     options.text("-f,--file", "FILE", &to->file, "The text; -: standard input").required();
@@ -102,6 +135,14 @@ Run add_perplexity(Options& options) {
     const auto to = std::make_shared<Eval>();
     add_common(options, to.get());
     return [to] { return run_perplexity(*to); };
+}
+
+Run add_importance(Options& options) {
+    const auto to = std::make_shared<Eval>();
+    add_common(options, to.get());
+    options.text("-o,--output", "OUT", &to->output, "Where to write; whole or not at all")
+        .required();
+    return [to] { return run_importance(*to); };
 }
 
 Run add_agreement(Options& options) {
@@ -121,6 +162,8 @@ Run add_eval(Options& options) {
     return options.commands(
         {{"perplexity", "How well a model predicts a text", add_perplexity},
          {"agreement", "How far two files of one model are apart on a text", add_agreement},
+         {"importance", "How large each matrix's inputs are on a text, for quantize",
+          add_importance},
          {"acceptance", "How many guesses of each drafter are right, and what that gains",
           add_acceptance},
          {"lossless", "That texts are the same with every drafter as without", add_lossless}});

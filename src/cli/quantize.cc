@@ -35,6 +35,10 @@ Run add_quantize(Options& options) {
     options.text("OUT", "OUT", &to->request.output, "Where to write; whole or not at all")
         .required();
     add_type_options(options, &to->request, true);
+    options.text(
+        "--importance", "FILE", &to->request.importance,
+        "What `strata eval importance` wrote of the model, or llama.cpp's imatrix: columns "
+        "that matter more are rounded more finely, where the type can");
     options.flag("--no-mtp", &to->request.no_mtp, "Leave the MTP layer out");
     options.integer("-t,--threads", {1, kThreadsMax}, &to->threads,
                     "Threads to encode with; the file does not depend on it (default: all cores "

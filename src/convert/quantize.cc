@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "convert/importance.h"
 #include "convert/metadata.h"
 #include "convert/rewrite.h"
 #include "gguf/reader.h"
@@ -88,8 +89,9 @@ void set_metadata(const QuantizeOptions& options, const gguf::File& file,
 
 class Work {
   public:
-    Work(const QuantizeOptions& options, const std::vector<Plan>& plans, gguf::Writer& writer)
-        : options_(options), writer_(writer), pool_(options.threads) {
+    Work(const QuantizeOptions& options, const std::vector<Plan>& plans,
+         const ImportanceFile* importance, gguf::Writer& writer)
+        : options_(options), importance_(importance), writer_(writer), pool_(options.threads) {
         for (const Plan& plan : plans) total_ += plan.bytes();
     }
 
@@ -121,7 +123,6 @@ class Work {
     Status encode_rows(const Plan& plan, std::uint64_t first, std::uint64_t count) {
         const std::uint64_t from_bytes = plan.from->data.size() / plan.rows();
         const auto decode = quant::info(plan.from->type).decode;
-        const auto encode = quant::info(plan.type).encode;
         values_.resize(count * plan.width());
         bytes_.resize(count * plan.row_bytes);
         std::vector<Status> found(static_cast<std::size_t>(pool_.size()), Ok{});
@@ -137,7 +138,7 @@ class Work {
                     found[static_cast<std::size_t>(thread)] = std::move(status);
                     return;
                 }
-                encode(row.data(), bytes_.data() + r * plan.row_bytes, width);
+                encode_row(plan, first + r, row, bytes_.data() + r * plan.row_bytes);
             }
         });
         for (Status& status : found) STRATA_TRY(std::move(status));
@@ -151,7 +152,24 @@ class Work {
         return STRATA_ERROR("quantizing was interrupted after ", done_, " of ", total_, " bytes");
     }
 
+    // As encode, minding what is known of the row's columns.
+    void encode_row(const Plan& plan, std::uint64_t row, std::span<const float> values,
+                    std::byte* to) const {
+        const quant::TypeInfo& type = quant::info(plan.type);
+        const auto width = static_cast<std::int64_t>(values.size());
+        std::span<const float> weights;
+        if (importance_ != nullptr && type.encode_weighted != nullptr) {
+            weights = importance_->row(*plan.from, row);
+        }
+        if (weights.empty()) {
+            type.encode(values.data(), to, width);
+        } else {
+            type.encode_weighted(values.data(), weights.data(), to, width);
+        }
+    }
+
     const QuantizeOptions& options_;
+    const ImportanceFile* importance_;  // null: none
     gguf::Writer& writer_;
     ThreadPool pool_;
     std::vector<float> values_;
@@ -169,8 +187,15 @@ Status quantize(const QuantizeOptions& options) {
     gguf::Writer writer;
     set_metadata(options, file, config, writer);
     STRATA_ASSIGN(const std::vector<Plan> plans, make_plans(options, file, config, writer));
+    std::optional<ImportanceFile> importance;
+    if (!options.importance.empty()) {
+        STRATA_ASSIGN(importance, ImportanceFile::open(options.importance));
+        for (const Plan& plan : plans) STRATA_TRY(importance->check(*plan.from));
+        writer.set("quantize.imatrix.entries_count",
+                   gguf::Value::of(static_cast<std::int32_t>(importance->tensors())));
+    }
     STRATA_TRY(writer.begin(options.output));
-    Work work(options, plans, writer);
+    Work work(options, plans, importance ? &*importance : nullptr, writer);
     for (const Plan& plan : plans) STRATA_TRY(work.run(plan));
     return writer.commit();
 }

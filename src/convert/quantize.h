@@ -16,6 +16,7 @@ struct QuantizeOptions {
     TypeChoice types;
     bool keep = false;  // types.type is not used: what no other of its fields names stays as it is
     bool mtp = true;    // false: the MTP layer is left out
+    std::string importance;  // a file as convert/importance.h says; empty: none
     int threads = 1;
     // After every piece: bytes written, bytes in all. False ends the work.
     std::function<bool(std::uint64_t done, std::uint64_t total)> progress;
@@ -27,8 +28,8 @@ struct QuantizeOptions {
 // what told of the input's split and alignment, and of an MTP layer that is left out. Encoding is
 // cut by rows among the threads, so their number changes no byte. The output appears whole or not
 // at all. Errors: a file of another architecture or one that lacks tensors, an output that is a
-// file of the input, a type that a row width cannot hold, a value that a type cannot, an unwritable
-// output.
+// file of the input, a type that a row width cannot hold, a value that a type cannot, importance
+// that is malformed or of another model, an unwritable output.
 Status quantize(const QuantizeOptions& options);
 
 }  // namespace strata::convert

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -38,6 +39,16 @@ class Buffer {
 
 inline constexpr std::size_t kBufferAlignment = 64;
 
+// Sees what products multiply weights with: for statistics, not for serving.
+class InputObserver {
+  public:
+    virtual ~InputObserver() = default;
+    // One row `x`, in host memory, meets the columns from `first_column` on of the matrix that
+    // starts at `weight`; of routed experts, of one's own.
+    virtual void input(const std::byte* weight, std::int64_t first_column,
+                       std::span<const float> x) = 0;
+};
+
 // Work submitted to one queue runs in order. Each backend derives its own (a stream, some
 // threads).
 class Queue {
@@ -45,6 +56,9 @@ class Queue {
     virtual ~Queue() = default;
     // Returns when everything submitted so far has run.
     virtual void wait() = 0;
+    // Shows the observer every product's input from now on; null: no more. False, and nothing
+    // happens, where the backend cannot.
+    virtual bool observe(InputObserver*) { return false; }
 };
 
 class Device {

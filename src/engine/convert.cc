@@ -37,6 +37,7 @@ Status quantize_model(const QuantizeRequest& request, const ConvertProgress& pro
     options.input = request.input;
     options.output = request.output;
     options.threads = request.threads == 0 ? available_threads() : request.threads;
+    options.importance = request.importance;
     options.mtp = !request.no_mtp;
     options.keep = request.type == kKeepType;
     TypeNames types = request;

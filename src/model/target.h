@@ -73,6 +73,8 @@ class Target {
     // kept up to date it runs the layer's cells whose next token has become known, and where
     // `logits` is given appends theirs ([cells, V]) to it.
     void commit(Sequence& sequence, std::int64_t rows, std::vector<float>* mtp_logits = nullptr);
+    // As device::Queue::observe.
+    bool observe(device::InputObserver* observer) { return queue_->observe(observer); }
     void drop(Sequence& sequence) { sequence.drop(); }
 
     // A chain of `guesses` greedy guesses after `anchor`, the token that will follow the committed

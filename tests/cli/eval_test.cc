@@ -71,6 +71,22 @@ TEST_F(EvalCommand, agreement_is_whole_with_itself_and_less_with_fewer_bits) {
     expect_done(agreement(small_, model_, {"-f", "-"}));
 }
 
+TEST_F(EvalCommand, importance_changes_how_a_model_is_quantized) {
+    const std::string sums = directory_ / "i.gguf";
+    const Words gather = {"eval", "importance", "-m", model_, "-f", "-", "-o", sums, "--json"};
+    const Json found = json_of(run_strata(gather, {.input = kText}));
+    EXPECT_EQ(found["tokens"], kText.size());
+    EXPECT_GT(found["matrices"], found["tensors"]);
+    const std::string weighted = directory_ / "w.gguf";
+    expect_done(run_strata({"quantize", model_, weighted, "--type", "q4_0", "--importance", sums}));
+    EXPECT_GT(json_of(agreement(weighted, small_, {"-f", "-", "--json"}))["mean_kl"], 0);
+    // A model is not written over.
+    expect_failed(
+        run_strata({"eval", "importance", "-m", model_, "-f", "-", "-o", model_}, {.input = kText}),
+        "another name");
+    expect_wrong_use(run_strata({"eval", "importance", "-m", model_, "-f", "-"}), "--output");
+}
+
 TEST_F(EvalCommand, wrong_use) {
     expect_wrong_use(run_strata({"eval"}), "strata eval --help");
     expect_wrong_use(run_strata({"eval", "speed"}), "");

@@ -69,8 +69,10 @@ TEST(QuantizeCommand, wrong_use_and_bad_input_leave_no_file) {
     expect_wrong_use(run_strata({"quantize", input, "--type", "q8_0"}), "OUT");
     expect_wrong_use(run_strata({"quantize", input, output, "--type", "q8_0", "-t", "0"}),
                      "--threads");
-    expect_wrong_use(run_strata({"quantize", input, output, "--type", "q8_0", "--importance", "x"}),
-                     "");
+    expect_failed(run_strata({"quantize", input, output, "--type", "q4_0", "--importance", "x"}),
+                  "'x'");
+    expect_failed(run_strata({"quantize", input, output, "--type", "q4_0", "--importance", input}),
+                  "holds no importance");
     expect_wrong_use(run_strata({"quantize", input, output, "--type", "q9_9"}), "q9_9");
     expect_wrong_use(run_strata({"quantize", input, output, "--type", "q8_0", "--table", "x"}),
                      "'x'");

@@ -294,6 +294,22 @@ void contract(const Call& call, const Hidden& hidden, std::int64_t first, std::i
     }
 }
 
+void show_inputs(const Call& call, device::InputObserver& observer) {
+    for (std::int64_t net = 0; net < call.nets(); ++net) {
+        const bool shared = call.is_shared(net);
+        for (std::int64_t m = 0; m < call.count(net); ++m) {
+            const std::int64_t row = shared ? m : call.groups.row[call.first(net) + m];
+            const std::span x(call.args.x.row(row), static_cast<std::size_t>(call.args.x.cols));
+            const MatrixView<float>& hidden = shared ? call.shared_hidden : call.hidden;
+            observer.input(gate_of(call, net).data, 0, x);
+            observer.input(up_of(call, net).data, 0, x);
+            observer.input(down_of(call, net).data, 0,
+                           {hidden.row(shared ? m : call.first(net) + m),
+                            static_cast<std::size_t>(hidden.cols)});
+        }
+    }
+}
+
 void check(const op::Experts& args) {
     const std::int64_t rows = args.x.rows;
     const std::int64_t width = args.x.cols;
@@ -365,6 +381,7 @@ void experts(const op::Experts& args, device::Queue& queue) {
     }
     const Workspaces workspaces(own, bytes, widest, 2 * (call.members() + call.rows()));
     expand_all(call, inputs, own, workspaces);
+    if (own.observer() != nullptr) show_inputs(call, *own.observer());
     const Hidden hidden = round_hidden(call, own);
     const std::int64_t panels = (width + kPanelRows - 1) / kPanelRows;
     const std::int64_t cost =

@@ -76,9 +76,20 @@ std::int64_t first_panel(const Task& task, std::int64_t at) {
                                     task.panels());
 }
 
+void show_inputs(MatrixView<const float> x, std::initializer_list<Projection> all,
+                 device::InputObserver& observer) {
+    for (const Projection& one : all) {
+        for (std::int64_t t = 0; t < x.rows; ++t) {
+            observer.input(one.weight.data, one.first_column,
+                           {x.row(t), static_cast<std::size_t>(x.cols)});
+        }
+    }
+}
+
 }  // namespace
 
 void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all) {
+    if (queue.observer() != nullptr) show_inputs(x, all, *queue.observer());
     const Tasks tasks = make_tasks(queue, x, all);
     std::int64_t cols = 0;
     std::int64_t bytes = 0;

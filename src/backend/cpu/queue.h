@@ -57,6 +57,13 @@ class Queue final : public device::Queue {
 
     void wait() override {}  // ops have run when their call returns
 
+    bool observe(device::InputObserver* observer) override {
+        observer_ = observer;
+        return true;
+    }
+    // Null: none.
+    device::InputObserver* observer() const { return observer_; }
+
     int threads() const { return shared_.pool.size(); }
     Instructions instructions() const { return shared_.instructions; }
 
@@ -88,6 +95,7 @@ class Queue final : public device::Queue {
 
     SharedPool& shared_;
     Arena arena_;
+    device::InputObserver* observer_ = nullptr;
 };
 
 // The queue as what it is, its scratch memory empty. Every op starts with it.
