@@ -82,9 +82,19 @@ struct Timings {
     std::int64_t decode_tokens = 0;
 };
 
+// What one drafter did.
+struct DrafterCounts {
+    std::string name;
+    std::int64_t windows = 0;  // that it guessed in
+    std::int64_t drafted = 0;
+    std::int64_t accepted = 0;
+};
+
 // What drafting did. Without a drafter every window has one row and nothing is drafted.
 struct DraftCounts {
+    // The drafter; of several the one whose guesses were right most often.
     std::string kind = "none";
+    std::vector<DrafterCounts> by_drafter;  // where there are several to choose from
     std::int64_t windows = 0;
     std::int64_t drafted = 0;
     std::int64_t accepted = 0;
@@ -108,7 +118,8 @@ enum class DraftKind : std::uint8_t {
     none,
     suffix,  // what followed the last time that the text ended like this
     mtp,     // the model's own multi-token-prediction layer
-    dflash   // the DFlash2 draft that the engine loaded
+    dflash,  // the DFlash2 draft that the engine loaded
+    best     // of all that there are, whoever gives most tokens a second, window by window
 };
 
 // Below it a DFlash2 guess costs more than it gives.
@@ -117,7 +128,7 @@ inline constexpr double kDflashConfidenceMin = 0.5;
 struct Drafting {
     DraftKind kind = DraftKind::none;
     // Of a verify window: the last token and rows-1 guesses; 2 to kWindowMax. 0: as many as the
-    // draft's block has, and 4 of other drafters.
+    // draft's block has, kWindowMax at most where the best drafter is chosen, and 4 of others.
     std::int64_t rows = 0;
     // A draft ends before the first guess below it, 0 to 1; unless given kDflashConfidenceMin of a
     // DFlash2 draft and 0 of others.

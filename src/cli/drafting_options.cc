@@ -63,14 +63,14 @@ void add_drafting_options(Options& options, DraftingOptions* to) {
         "--draft", "KIND", &to->draft,
         "Who guesses tokens ahead, which the model then verifies; the text stays the same: "
         "none; suffix: what followed the last time that the text ended like this; mtp: "
-        "the model's own MTP layer; dflash: the DFlash2 draft of --dflash; auto: that draft where "
-        "one is given, else none (default: auto)");
+        "the model's own MTP layer; dflash: the DFlash2 draft of --dflash; auto: of all that are "
+        "there, window by window, whoever gives most tokens a second (default: auto)");
     options.text("--dflash", "FILE", &to->dflash,
                  "A DFlash2 draft for this model: a GGUF file, as convert makes them");
     options.integer("--spec", {1, kWindowMax}, &to->rows,
                     concat("Rows of a verify window, 1 to ", kWindowMax,
                            ": the last token and one row a guess (default: the block size of a "
-                           "DFlash2 draft, 4 of other drafters)"));
+                           "DFlash2 draft, at most 16 of auto, 4 of other drafters)"));
     options.real("--spec-min-p", &to->confidence_min,
                  concat("A draft ends before the first guess whose confidence is below this, 0 to "
                         "1 (default: ",
@@ -108,10 +108,10 @@ Result<std::unique_ptr<Engine>> load(const ModelOptions& model, const DraftingOp
 
 Drafting drafting_of(const DraftingOptions& options) {
     Drafting drafting;
+    if (options.draft == "auto") drafting.kind = DraftKind::best;
     if (options.draft == "suffix") drafting.kind = DraftKind::suffix;
     if (options.draft == "mtp") drafting.kind = DraftKind::mtp;
-    const bool block = options.draft == "dflash" || (options.draft == "auto" && options.dflash);
-    if (block) drafting.kind = DraftKind::dflash;
+    if (options.draft == "dflash") drafting.kind = DraftKind::dflash;
     drafting.rows = options.rows.value_or(0);
     if (drafting.rows == 1) drafting = {};
     drafting.confidence_min = options.confidence_min;

@@ -41,9 +41,23 @@ std::int64_t room(const GenerateRequest& request) {
     return request.max_tokens < 0 || wraps ? 0 : tokens;
 }
 
+Json draft_report(const DraftCounts& draft) {
+    Json json = {{"kind", draft.kind},
+                 {"windows", draft.windows},
+                 {"drafted", draft.drafted},
+                 {"accepted", draft.accepted},
+                 {"accepted_by_position", draft.accepted_by_position},
+                 {"draft_ms", rounded(draft.draft_ms)},
+                 {"verify_ms", rounded(draft.verify_ms)}};
+    for (const DrafterCounts& one : draft.by_drafter) {
+        json["by_drafter"][one.name] = {
+            {"windows", one.windows}, {"drafted", one.drafted}, {"accepted", one.accepted}};
+    }
+    return json;
+}
+
 Json report(const Completion& completion, std::uint64_t seed) {
     const Timings& timings = completion.timings;
-    const DraftCounts& draft = completion.draft;
     return {
         {"prompt_tokens", completion.prompt_tokens},
         {"tokens", completion.tokens},
@@ -56,14 +70,7 @@ Json report(const Completion& completion, std::uint64_t seed) {
           {"prompt_tps", per_second(timings.prompt_tokens, timings.prompt_ms)},
           {"decode_ms", rounded(timings.decode_ms)},
           {"decode_tps", per_second(timings.decode_tokens, timings.decode_ms)}}},
-        {"draft",
-         {{"kind", draft.kind},
-          {"windows", draft.windows},
-          {"drafted", draft.drafted},
-          {"accepted", draft.accepted},
-          {"accepted_by_position", draft.accepted_by_position},
-          {"draft_ms", rounded(draft.draft_ms)},
-          {"verify_ms", rounded(draft.verify_ms)}}},
+        {"draft", draft_report(completion.draft)},
     };
 }
 

@@ -199,34 +199,11 @@ Result<std::vector<std::int32_t>> Engine::chat_turn(std::string_view text, bool 
     return strata::chat_turn(*parts_->tokenizer, text, thinking, answer_ended);
 }
 
-namespace {
-
-Status check_drafting(const Drafting& drafting, const ModelInfo& info, bool has_dflash) {
-    if (drafting.kind == DraftKind::none) return Ok{};
-    if (drafting.rows != 0 && (drafting.rows < 2 || drafting.rows > kWindowMax)) {
-        return STRATA_ERROR("a verify window has ", drafting.rows, " rows, wanted 2 to ",
-                            kWindowMax);
-    }
-    const double floor = drafting.confidence_min.value_or(0);
-    if (!(floor >= 0 && floor <= 1)) {
-        return STRATA_ERROR("the least confidence of a guess is ", floor, ", wanted 0 to 1");
-    }
-    if (drafting.kind == DraftKind::dflash && !has_dflash) {
-        return STRATA_ERROR("guesses of a DFlash2 draft were asked for, and none was loaded");
-    }
-    if (drafting.kind == DraftKind::mtp && !info.has_mtp) {
-        return STRATA_ERROR("the model '", info.name,
-                            "' has no MTP layer, and its guesses were asked for");
-    }
-    return Ok{};
-}
-
-}  // namespace
-
 Result<Session> Engine::make_session(std::int64_t tokens, const Drafting& drafting) {
-    STRATA_TRY(check_drafting(drafting, parts_->info, parts_->dflash != nullptr));
+    STRATA_TRY(parts_->check_drafting(drafting));
     const std::int64_t room = tokens == 0 ? parts_->context : std::min(tokens, parts_->context);
-    const bool mtp = drafting.kind == DraftKind::mtp;
+    const bool chosen = drafting.kind == DraftKind::best && parts_->info.has_mtp;
+    const bool mtp = drafting.kind == DraftKind::mtp || chosen;
     STRATA_ASSIGN(model::Sequence sequence,
                   parts_->target->make_sequence(parts_->sequence_options(room, mtp)));
     auto state = std::make_unique<Session::State>(*parts_, std::move(sequence), drafting);

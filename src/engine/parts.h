@@ -12,6 +12,7 @@
 #include "model/target.h"
 #include "spec/dflash/block_model.h"
 #include "spec/drafter.h"
+#include "spec/policy.h"
 #include "spec/round.h"
 #include "strata/engine.h"
 #include "tokenizer/tokenizer.h"
@@ -27,6 +28,7 @@ struct Engine::Parts {
     std::optional<Tokenizer> tokenizer;
     ModelInfo info;
     std::optional<FeatureDump> dump;
+    std::unique_ptr<spec::Costs> costs;  // of the drafters that there are, once one is chosen
     std::int64_t context = 0;
     double load_ms = 0;
 
@@ -35,6 +37,8 @@ struct Engine::Parts {
     op::DeltaForm prompt_form() const;
     bool is_end_token(std::int32_t token) const;
 
+    // Error: a number out of range, a drafter that is not there.
+    Status check_drafting(const Drafting& drafting) const;
     // Error: files that cannot be appended to, layers that the model has not.
     Status open_dump();
 
@@ -59,6 +63,10 @@ struct Session::State final : spec::Follower {
     bool drafts = false;
 
     Status make_drafter();
+    Result<std::unique_ptr<spec::Drafter>> make_dflash(float floor);
+    Result<std::unique_ptr<spec::Drafter>> make_best(float floor);
+    void begin_counts(DraftCounts& counts) const;
+    void count(const spec::Verified& window, DraftCounts& counts) const;
     Status check_request(const GenerateRequest& request) const;
     // Brings the sequence to exactly `prompt`.
     Status read(std::span<const std::int32_t> prompt, Completion& completion);

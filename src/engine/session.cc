@@ -6,9 +6,6 @@
 #include "engine/parts.h"
 #include "engine/sampler.h"
 #include "engine/text_out.h"
-#include "spec/dflash_drafter.h"
-#include "spec/mtp.h"
-#include "spec/suffix.h"
 
 namespace strata {
 namespace {
@@ -18,34 +15,6 @@ bool begins_with(std::span<const std::int32_t> whole, std::span<const std::int32
 }
 
 }  // namespace
-
-Status Session::State::make_drafter() {
-    constexpr std::int64_t kRowsDefault = 4;
-    if (drafting.rows == 0 && drafting.kind == DraftKind::dflash) {
-        drafting.rows = std::min(kWindowMax, parts.dflash->config().block_size);
-    } else if (drafting.rows == 0) {
-        drafting.rows = kRowsDefault;
-    }
-    const double default_floor = drafting.kind == DraftKind::dflash ? kDflashConfidenceMin : 0;
-    const auto floor = static_cast<float>(drafting.confidence_min.value_or(default_floor));
-    switch (drafting.kind) {
-        case DraftKind::none:
-            break;
-        case DraftKind::suffix:
-            drafter = std::make_unique<spec::SuffixDrafter>();
-            break;
-        case DraftKind::mtp:
-            drafter = std::make_unique<spec::MtpDrafter>(*parts.target, sequence, floor);
-            break;
-        case DraftKind::dflash: {
-            const model::SequenceOptions& options = sequence.options();
-            STRATA_ASSIGN(drafter, spec::DflashDrafter::create(
-                                       *parts.dflash, {options.context, options.cache}, floor));
-            break;
-        }
-    }
-    return Ok{};
-}
 
 Status Session::State::check_request(const GenerateRequest& request) const {
     STRATA_TRY(check(request.sampling));
@@ -111,16 +80,7 @@ Status Session::State::run_rounds(const GenerateRequest& request,
             spec::run_round({*parts.target, sequence, drafts ? drafter.get() : nullptr, this}, text,
                             rows, take, next_logits));
         ended = round.ended;
-        ++counts.windows;
-        counts.drafted += round.rows - 1;
-        counts.accepted += round.accepted;
-        counts.draft_ms += round.draft_ms;
-        counts.verify_ms += round.verify_ms;
-        const auto accepted = static_cast<std::size_t>(round.accepted);
-        if (counts.accepted_by_position.size() < accepted) {
-            counts.accepted_by_position.resize(accepted);
-        }
-        for (std::size_t i = 0; i < accepted; ++i) ++counts.accepted_by_position[i];
+        count(round.window, counts);
     }
     return Ok{};
 }
@@ -141,7 +101,7 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
         completion.finish = Finish::length;
         return static_cast<std::int64_t>(completion.tokens.size()) == request.max_tokens;
     };
-    if (drafter) completion.draft.kind = drafter->name();
+    begin_counts(completion.draft);
     STRATA_ASSIGN(const bool ended, take(next_logits));
     if (ended) return Ok{};
     Status status = run_rounds(request, text, take, completion);

@@ -263,7 +263,7 @@ void Target::run_mtp_cells(Sequence& sequence, std::int64_t rows, std::vector<fl
 }
 
 Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int64_t guesses,
-                               float confidence_min) {
+                               float confidence_min, const MtpChoice& choice) {
     STRATA_CHECK(!sequence.stepping());
     STRATA_TRY(check_token(anchor));
     if (!sequence.options().mtp) {
@@ -302,15 +302,24 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
         pass.mix(weights_.mtp->mixer);
         take_logits(pass, 0, 1, logits_);
         queue_->wait();
+        ++draft.computed;
         const float* row = logits_.data() + i * config_.vocabulary;
         next = static_cast<std::int32_t>(std::max_element(row, row + config_.vocabulary) - row);
+        bool drawn = true;
+        if (choice.pick) {
+            const std::span logits(row, static_cast<std::size_t>(config_.vocabulary));
+            const auto picked = choice.pick(logits, draft.path);
+            drawn = picked.ok();
+            if (drawn) next = *picked;
+        }
         const float confidence = softmax_probability(row, config_.vocabulary, next);
-        if (!(confidence >= confidence_min)) {
+        if (!drawn || !(confidence >= confidence_min)) {
             logits_.resize(static_cast<std::size_t>(i * config_.vocabulary));
             break;
         }
         draft.path.push_back(next);
         draft.confidence.push_back(confidence);
+        if (choice.go_on && i + 1 < guesses && !choice.go_on(draft.confidence)) break;
     }
     draft.logits = {logits_.data(), static_cast<std::int64_t>(draft.path.size()),
                     config_.vocabulary};

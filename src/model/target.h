@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -39,11 +40,22 @@ struct StepResult {
     MatrixView<const std::int32_t> chosen;  // [layers * T, k]: row l * T + t is row t's in layer l
 };
 
-// One greedy chain of the MTP layer.
+// One chain of the MTP layer.
 struct MtpDraft {
     std::vector<std::int32_t> path;
     std::vector<float> confidence;   // softmax probability of each pick
     MatrixView<const float> logits;  // [guesses, V], as in StepResult
+    std::int64_t computed = 0;       // guesses, one below the floor included
+};
+
+// How a chain is drawn; without functions greedily and to its end.
+struct MtpChoice {
+    // The guess that a row of logits gives, after the guesses of `chain`. Its error ends the chain.
+    std::function<Result<std::int32_t>(std::span<const float> logits,
+                                       std::span<const std::int32_t> chain)>
+        pick;
+    // Whether a further guess is wanted after those of these confidences.
+    std::function<bool(std::span<const float> confidence)> go_on;
 };
 
 // Owns the file and the weights; sequences are the caller's. Calls are not concurrent.
@@ -77,12 +89,12 @@ class Target {
     bool observe(device::InputObserver* observer) { return queue_->observe(observer); }
     void drop(Sequence& sequence) { sequence.drop(); }
 
-    // A chain of `guesses` greedy guesses after `anchor`, the token that will follow the committed
+    // A chain of `guesses` guesses after `anchor`, the token that will follow the committed
     // ones; it ends before the first guess whose confidence is below `confidence_min`. Changes
     // nothing that is committed. Errors: no committed token, a sequence without MTP, no room in the
     // context.
     Result<MtpDraft> draft(Sequence& sequence, std::int32_t anchor, std::int64_t guesses,
-                           float confidence_min);
+                           float confidence_min, const MtpChoice& choice = {});
 
   private:
     Target(gguf::File file, device::Device& device, const op::Table& ops)

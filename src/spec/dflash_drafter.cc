@@ -69,17 +69,15 @@ void DflashDrafter::inject_pending() {
     pending_.clear();
 }
 
-Status DflashDrafter::guess(std::span<const std::int32_t> text, std::int64_t count,
-                            std::vector<std::int32_t>& guesses) {
+Result<Guesses> DflashDrafter::guess(const GuessRequest& request) {
     inject_pending();
-    dflash::DraftRequest request;
-    request.position = static_cast<std::int64_t>(text.size()) - 1;
-    request.anchor = text.back();
-    request.rows = std::min(count + 1, model_.config().block_size);
-    request.confidence_min = confidence_min_;
-    STRATA_ASSIGN(dflash::Guess guess, model_.draft(context_, request));
-    guesses = std::move(guess.path);
-    return Ok{};
+    dflash::DraftRequest block;
+    block.position = static_cast<std::int64_t>(request.text.size()) - 1;
+    block.anchor = request.text.back();
+    block.rows = std::min(request.count + 1, model_.config().block_size);
+    block.confidence_min = confidence_min_;
+    STRATA_ASSIGN(dflash::Guess guess, model_.draft(context_, block));
+    return Guesses{std::move(guess.path), std::move(guess.confidence), block.rows - 1};
 }
 
 std::string DflashDrafter::save() {

@@ -21,8 +21,7 @@ class DflashDrafter final : public Drafter {
                                                          float confidence_min);
 
     std::string_view name() const override { return "dflash"; }
-    Status guess(std::span<const std::int32_t> text, std::int64_t count,
-                 std::vector<std::int32_t>& guesses) override;
+    Result<Guesses> guess(const GuessRequest& request) override;
     void reset() override;
 
     // Of a prompt only the rows that a layer can still see at its end.

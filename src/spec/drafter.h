@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,16 +14,59 @@
 
 namespace strata::spec {
 
+// How the target's tokens will be drawn. A drafter that draws its guesses in the same way, with the
+// same noise, is right more often than one that guesses the likeliest.
+class Draw {
+  public:
+    virtual ~Draw() = default;
+    // The token after `before`, from logits of the whole vocabulary, or from logits of `tokens`
+    // alone. Error: no logit to draw from.
+    virtual Result<std::int32_t> draw(std::span<const float> logits,
+                                      std::span<const std::int32_t> before) = 0;
+    virtual Result<std::int32_t> draw_among(std::span<const std::int32_t> tokens,
+                                            std::span<const float> logits,
+                                            std::span<const std::int32_t> before) = 0;
+};
+
+struct GuessRequest {
+    // A sequence whose last token the target has not run yet.
+    std::span<const std::int32_t> text;
+    std::int64_t count = 0;  // guesses at most
+    Draw* draw = nullptr;    // null: the target takes the largest logit
+    // Whether one more guess is wanted after those of these confidences; empty: always.
+    std::function<bool(std::span<const float> confidence)> go_on;
+};
+
+struct Guesses {
+    std::vector<std::int32_t> tokens;
+    // One a guess, of drafters that have one: how likely the drafter took it to be.
+    std::vector<float> confidence;
+    // Guesses that were computed, those among them that were not worth making.
+    std::int64_t computed = 0;
+};
+
+// What became of a window.
+struct Verified {
+    std::int64_t rows = 0;      // the last token and the guesses
+    std::int64_t accepted = 0;  // guesses that were right
+    double draft_ms = 0;
+    double verify_ms = 0;
+    std::string_view source = "none";  // who guessed
+};
+
 // One drafter goes along with one sequence; what it needs of the rows it takes as a follower.
 class Drafter : public Follower {
   public:
     virtual std::string_view name() const = 0;
 
-    // Guesses, at most `count`, what follows `text`: a sequence whose last token the target has not
-    // run yet. Between two calls the text only grows, unless reset() is called. Fewer guesses, or
-    // none, are always allowed.
-    virtual Status guess(std::span<const std::int32_t> text, std::int64_t count,
-                         std::vector<std::int32_t>& guesses) = 0;
+    // Guesses what follows a text. Between two calls the text only grows, unless reset() is called.
+    // Fewer guesses than asked for, or none, are always allowed.
+    virtual Result<Guesses> guess(const GuessRequest& request) = 0;
+
+    // Told after every window, whoever guessed in it.
+    virtual void verified(const Verified&) {}
+    // Who made the last guesses, where that changes.
+    virtual std::string_view source() const { return name(); }
 
     // The next text is another one.
     virtual void reset() {}

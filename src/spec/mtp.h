@@ -14,13 +14,7 @@ class MtpDrafter final : public Drafter {
         : target_(target), sequence_(sequence), confidence_min_(confidence_min) {}
 
     std::string_view name() const override { return "mtp"; }
-    Status guess(std::span<const std::int32_t> text, std::int64_t count,
-                 std::vector<std::int32_t>& guesses) override {
-        STRATA_ASSIGN(model::MtpDraft draft,
-                      target_.draft(sequence_, text.back(), count, confidence_min_));
-        guesses = std::move(draft.path);
-        return Ok{};
-    }
+    Result<Guesses> guess(const GuessRequest& request) override;
 
   private:
     model::Target& target_;

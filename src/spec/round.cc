@@ -27,7 +27,7 @@ Result<std::int64_t> take_rows(const model::StepResult& result,
                       take({result.logits.row(static_cast<std::int64_t>(row)), width}));
         ++row;
         if (row == window.size() || text.back() != window[row]) break;
-        ++round.accepted;
+        ++round.window.accepted;
         if (round.ended) break;
     }
     return static_cast<std::int64_t>(row);
@@ -41,24 +41,25 @@ Result<RoundResult> run_round(const RoundParts& parts, const std::vector<std::in
     STRATA_CHECK(static_cast<std::int64_t>(text.size()) == sequence.length() + 1);
     STRATA_CHECK(rows >= 1);
     const Clock::time_point start = Clock::now();
-    std::vector<std::int32_t> guesses;
-    if (parts.drafter != nullptr && rows > 1) {
-        STRATA_TRY(parts.drafter->guess(text, rows - 1, guesses));
-        STRATA_CHECK(static_cast<std::int64_t>(guesses.size()) < rows);
-    }
+    RoundResult round;
     std::vector<std::int32_t> window = {text.back()};
-    window.insert(window.end(), guesses.begin(), guesses.end());
+    if (parts.drafter != nullptr && rows > 1) {
+        STRATA_ASSIGN(const Guesses guesses,
+                      parts.drafter->guess({text, rows - 1, parts.draw, {}}));
+        STRATA_CHECK(static_cast<std::int64_t>(guesses.tokens.size()) < rows);
+        round.window.source = parts.drafter->source();
+        window.insert(window.end(), guesses.tokens.begin(), guesses.tokens.end());
+    }
     const Clock::time_point drafted = Clock::now();
 
     model::StepRequest request;
     request.tokens = window;
     request.window = true;
     request.logits = model::LogitRows::all;
-    RoundResult round;
-    round.rows = static_cast<std::int64_t>(window.size());
+    round.window.rows = static_cast<std::int64_t>(window.size());
     const std::int64_t first = sequence.length();
     if (parts.follower != nullptr) {
-        parts.follower->want({first, round.rows, first + round.rows}, request);
+        parts.follower->want({first, round.window.rows, first + round.window.rows}, request);
     }
     STRATA_ASSIGN(const model::StepResult result, parts.target.step(sequence, request));
     const Result<std::int64_t> taken = take_rows(result, window, text, take, round);
@@ -74,8 +75,9 @@ Result<RoundResult> run_round(const RoundParts& parts, const std::vector<std::in
     const float* last = result.logits.row(*taken - 1);
     logits.assign(last, last + result.logits.cols);
     parts.target.commit(sequence, *taken);
-    round.draft_ms = milliseconds(drafted - start);
-    round.verify_ms = milliseconds(Clock::now() - drafted);
+    round.window.draft_ms = milliseconds(drafted - start);
+    round.window.verify_ms = milliseconds(Clock::now() - drafted);
+    if (parts.drafter != nullptr && rows > 1) parts.drafter->verified(round.window);
     return round;
 }
 

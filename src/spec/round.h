@@ -19,11 +19,8 @@ namespace strata::spec {
 using Take = std::function<Result<bool>(std::span<const float> logits)>;
 
 struct RoundResult {
-    bool ended = false;         // as the last call of Take said
-    std::int64_t rows = 0;      // of the window: the last token and the guesses
-    std::int64_t accepted = 0;  // guesses that were right
-    double draft_ms = 0;
-    double verify_ms = 0;
+    bool ended = false;  // as the last call of Take said
+    Verified window;
 };
 
 // What rounds run on. Drafter and follower may be null.
@@ -32,6 +29,7 @@ struct RoundParts {
     model::Sequence& sequence;
     Drafter* drafter = nullptr;
     Follower* follower = nullptr;
+    Draw* draw = nullptr;  // as in GuessRequest
 };
 
 // `text` ends with a token that the sequence does not hold yet, after all those that it holds;

@@ -67,21 +67,28 @@ void SuffixDrafter::extend(std::int32_t token) {
     repeated.end = end;
 }
 
-Status SuffixDrafter::guess(std::span<const std::int32_t> text, std::int64_t count,
-                            std::vector<std::int32_t>& guesses) {
+void SuffixDrafter::read(std::span<const std::int32_t> text) {
     STRATA_CHECK(static_cast<std::int64_t>(text.size()) >= known_);
-    guesses.clear();
     while (known_ < static_cast<std::int64_t>(text.size())) {
         extend(text[static_cast<std::size_t>(known_)]);
     }
-    if (match_.length < match_min_) return Ok{};
-    const std::int64_t wanted = std::min(count, match_.length);
-    // What follows the earlier occurrence; past the end of the text the guesses themselves go on.
-    for (std::int64_t i = 0; i < wanted; ++i) {
+}
+
+std::vector<std::int32_t> SuffixDrafter::continuation(std::span<const std::int32_t> text,
+                                                      std::int64_t count) const {
+    std::vector<std::int32_t> tokens;
+    // Past the end of the text the guesses themselves go on.
+    for (std::int64_t i = 0; i < count; ++i) {
         const auto at = static_cast<std::size_t>(match_.end + i);
-        guesses.push_back(at < text.size() ? text[at] : guesses[at - text.size()]);
+        tokens.push_back(at < text.size() ? text[at] : tokens[at - text.size()]);
     }
-    return Ok{};
+    return tokens;
+}
+
+Result<Guesses> SuffixDrafter::guess(const GuessRequest& request) {
+    read(request.text);
+    if (match_.length < match_min_) return Guesses{};
+    return Guesses{continuation(request.text, std::min(request.count, match_.length)), {}, 0};
 }
 
 }  // namespace strata::spec

@@ -21,9 +21,14 @@ class SuffixDrafter final : public Drafter {
     explicit SuffixDrafter(std::int64_t match_min = 2) : match_min_(match_min) { reset(); }
 
     std::string_view name() const override { return "suffix"; }
-    Status guess(std::span<const std::int32_t> text, std::int64_t count,
-                 std::vector<std::int32_t>& guesses) override;
+    Result<Guesses> guess(const GuessRequest& request) override;
     void reset() override;
+
+    // Takes in what `text` has grown by.
+    void read(std::span<const std::int32_t> text);
+    // What followed the earlier occurrence of match(), `count` tokens of it.
+    std::vector<std::int32_t> continuation(std::span<const std::int32_t> text,
+                                           std::int64_t count) const;
 
     // Tokens of the text's end that occurred before, and where that earlier occurrence ended.
     struct Match {

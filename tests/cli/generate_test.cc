@@ -33,8 +33,9 @@ TEST(Generate, json_has_the_keys_that_scripts_rely_on) {
               (Words{"prompt_tokens", "tokens", "text", "finish", "seed", "timings", "draft"}));
     EXPECT_EQ(keys_of(json["timings"]),
               (Words{"load_ms", "prompt_ms", "prompt_tps", "decode_ms", "decode_tps"}));
-    EXPECT_EQ(keys_of(json["draft"]), (Words{"kind", "windows", "drafted", "accepted",
-                                             "accepted_by_position", "draft_ms", "verify_ms"}));
+    EXPECT_EQ(keys_of(json["draft"]),
+              (Words{"kind", "windows", "drafted", "accepted", "accepted_by_position", "draft_ms",
+                     "verify_ms", "by_drafter"}));
     EXPECT_EQ(json["prompt_tokens"], 3);  // he ll o
     EXPECT_EQ(json["tokens"].size(), 5U);
     EXPECT_EQ(json["finish"], "length");
@@ -42,10 +43,15 @@ TEST(Generate, json_has_the_keys_that_scripts_rely_on) {
     for (const auto& [key, value] : json["timings"].items()) {
         EXPECT_TRUE(value.is_number() && value.get<double>() > 0) << key;
     }
-    EXPECT_EQ(json["draft"]["kind"], "none");
-    EXPECT_EQ(json["draft"]["drafted"], 0);
-    EXPECT_EQ(json["draft"]["accepted"], 0);
     EXPECT_TRUE(json["draft"]["accepted_by_position"].is_array());
+    EXPECT_EQ(keys_of(json["draft"]["by_drafter"]), (Words{"none", "suffix", "mtp"}));
+    const Json plain = json_of(generate(talking().path(), {"-p", "hello", "-n", "5", "--temp", "0",
+                                                           "--draft", "none", "--json"}))["draft"];
+    EXPECT_EQ(plain["kind"], "none");
+    EXPECT_EQ(plain["windows"], 4);
+    EXPECT_EQ(plain["drafted"], 0);
+    EXPECT_EQ(plain["accepted"], 0);
+    EXPECT_FALSE(plain.contains("by_drafter"));
 }
 
 TEST(Generate, streamed_text_is_the_text_of_json_and_a_line_end) {
@@ -199,11 +205,13 @@ TEST(Generate, drafting_changes_the_windows_and_never_the_text) {
         };
         const Json plain = drafted({"--draft", "none"});
         EXPECT_EQ(plain["draft"]["windows"], 39);
-        for (const char* kind : {"suffix", "mtp"}) {
+        for (const char* kind : {"suffix", "mtp", "auto"}) {
             for (const char* rows : {"2", "16"}) {
                 const Json got = drafted({"--draft", kind, "--spec", rows});
                 EXPECT_EQ(got["tokens"], plain["tokens"]) << kind << ' ' << rows;
-                EXPECT_EQ(got["draft"]["kind"], kind);
+                if (std::string(kind) != "auto") {
+                    EXPECT_EQ(got["draft"]["kind"], kind);
+                }
                 EXPECT_EQ(got["draft"]["windows"].get<int>() + got["draft"]["accepted"].get<int>(),
                           39);
             }

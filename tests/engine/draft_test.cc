@@ -46,7 +46,7 @@ TEST_F(Drafted, every_drafter_gives_the_undrafted_text) {
     for (const Sampling& sampling : samplings) {
         for (const std::int64_t tokens : {0, 1, 2, 3, 60}) {
             const Completion want = generate({}, request(sampling, tokens));
-            for (const DraftKind kind : {DraftKind::suffix, DraftKind::mtp}) {
+            for (const DraftKind kind : {DraftKind::suffix, DraftKind::mtp, DraftKind::best}) {
                 for (const std::int64_t rows : {2, 5, 16}) {
                     const Completion got =
                         generate({.kind = kind, .rows = rows}, request(sampling, tokens));
@@ -79,7 +79,7 @@ TEST_F(Drafted, the_context_and_stop_strings_end_a_window_where_they_end_plain_t
     while (static_cast<unsigned char>(plain.text[at]) >= 0x80) ++at;
     stopped.stops = {plain.text.substr(at, 1)};
     const Completion want = generate({}, stopped);
-    for (const DraftKind kind : {DraftKind::suffix, DraftKind::mtp}) {
+    for (const DraftKind kind : {DraftKind::suffix, DraftKind::mtp, DraftKind::best}) {
         EXPECT_EQ(generate({.kind = kind, .rows = 7}, whole).tokens, plain.tokens);
         const Completion got = generate({.kind = kind, .rows = 7}, stopped);
         EXPECT_EQ(got.tokens, want.tokens);
@@ -165,6 +165,29 @@ TEST_F(BlockDrafted, the_text_is_the_undrafted_one_at_every_width_and_floor) {
                 }
             }
         }
+    }
+}
+
+TEST_F(BlockDrafted, the_best_of_all_gives_the_undrafted_text_and_counts_add_up) {
+    for (const Sampling& sampling : {Sampling{}, Sampling{.temperature = 1, .seed = 9}}) {
+        const GenerateRequest wanted = request(sampling, 60);
+        const Completion want = engine_->make_session().value().generate(wanted).value();
+        const Completion got =
+            engine_->make_session(0, {.kind = DraftKind::best}).value().generate(wanted).value();
+        EXPECT_EQ(got.tokens, want.tokens);
+        DrafterCounts sum;
+        std::string names;
+        for (const DrafterCounts& one : got.draft.by_drafter) {
+            sum.windows += one.windows;
+            sum.drafted += one.drafted;
+            sum.accepted += one.accepted;
+            names += one.name + ' ';
+        }
+        EXPECT_EQ(names, "none suffix mtp dflash ");
+        EXPECT_EQ(sum.windows, got.draft.windows);
+        EXPECT_EQ(sum.drafted, got.draft.drafted);
+        EXPECT_EQ(sum.accepted, got.draft.accepted);
+        EXPECT_EQ(got.draft.windows + got.draft.accepted, 59);
     }
 }
 

@@ -40,9 +40,7 @@ class DflashFollows : public testing::TestWithParam<const char*> {
         }
     }
     Tokens guess(spec::Drafter& drafter, const Tokens& text) {
-        Tokens guesses;
-        EXPECT_TRUE(drafter.guess(text, 15, guesses).ok());
-        return guesses;
+        return drafter.guess({text, 15, nullptr, {}}).value().tokens;
     }
     // What follows `text` by a sequence and a drafter that have seen nothing else.
     Tokens fresh(const Tokens& text) {
@@ -89,19 +87,19 @@ class Checked final : public spec::Drafter {
     Checked(spec::Drafter& inner, Fresh fresh) : inner_(inner), fresh_(std::move(fresh)) {}
 
     std::string_view name() const override { return "checked"; }
-    Status guess(std::span<const std::int32_t> text, std::int64_t count, Tokens& guesses) override {
-        const Tokens known(text.begin(), text.end());
+    Result<spec::Guesses> guess(const spec::GuessRequest& request) override {
+        const Tokens text(request.text.begin(), request.text.end());
         // Not before every window: what is kept in between must wait for its turn.
         if (++windows_ % 3 != 0) {
-            STRATA_TRY(inner_.guess(text, 15, guesses));
-            EXPECT_EQ(guesses, fresh_(known)) << "window " << windows_;
+            STRATA_ASSIGN(const spec::Guesses inner, inner_.guess({text, 15, nullptr, {}}));
+            EXPECT_EQ(inner.tokens, fresh_(text)) << "window " << windows_;
         }
-        guesses.clear();
-        for (std::int64_t i = 0; i < std::min(count, windows_ % 5); ++i) {
+        Tokens guesses;
+        for (std::int64_t i = 0; i < std::min(request.count, windows_ % 5); ++i) {
             guesses.push_back(future_[text.size() + static_cast<std::size_t>(i)]);
         }
         if (windows_ % 2 == 0) guesses.push_back(1);
-        return Ok{};
+        return spec::Guesses{guesses, {}, 0};
     }
     void want(const spec::StepRows& rows, model::StepRequest& request) override {
         inner_.want(rows, request);
@@ -129,9 +127,9 @@ TEST_P(DflashFollows, prompts_in_any_chunks_give_the_references_drafts) {
             model::Sequence sequence = this->sequence();
             const auto drafter = this->drafter();
             read(sequence, *drafter, prompt(length), chunk);
-            Tokens guesses;
-            ASSERT_TRUE(drafter->guess(text, static_cast<std::int64_t>(path.size()), guesses).ok());
-            EXPECT_EQ(guesses, Tokens(path.begin(), path.end())) << length << ' ' << chunk;
+            const auto count = static_cast<std::int64_t>(path.size());
+            const auto got = drafter->guess({text, count, nullptr, {}}).value();
+            EXPECT_EQ(got.tokens, Tokens(path.begin(), path.end())) << length << ' ' << chunk;
         }
     }
 }

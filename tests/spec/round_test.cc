@@ -24,11 +24,12 @@ class ScriptedDrafter final : public spec::Drafter {
         : kind_(kind), future_(std::move(future)), vocabulary_(vocabulary), random_("drafter") {}
 
     std::string_view name() const override { return "scripted"; }
-    void reset() override {}
-    Status guess(std::span<const std::int32_t> text, std::int64_t count, Tokens& guesses) override {
+    Result<spec::Guesses> guess(const spec::GuessRequest& request) override {
+        const std::int64_t count = request.count;
+        Tokens guesses;
         ++calls_;
         for (std::int64_t i = 0; i < count; ++i) {
-            const auto at = text.size() + static_cast<std::size_t>(i);
+            const auto at = request.text.size() + static_cast<std::size_t>(i);
             const std::int32_t right = at < future_.size() ? future_[at] : 0;
             guesses.push_back(guess_for(right));
         }
@@ -36,7 +37,7 @@ class ScriptedDrafter final : public spec::Drafter {
         if (kind_ == Kind::sometimes) {
             guesses.resize(static_cast<std::size_t>(calls_ % (count + 1)));
         }
-        return Ok{};
+        return spec::Guesses{guesses, {}, 0};
     }
 
   private:
@@ -98,7 +99,7 @@ Generated generate(TinyTarget& target, const Sampling& sampling, std::int64_t ro
         if (!round.ok()) break;
         ended = round->ended;
         ++out.windows;
-        out.accepted += round->accepted;
+        out.accepted += round->window.accepted;
         EXPECT_EQ(static_cast<std::size_t>(sequence.length()), out.text.size() - 1);
     }
     out.state = target->save(sequence);

@@ -14,9 +14,7 @@ namespace {
 using Tokens = std::vector<std::int32_t>;
 
 Tokens guess(spec::SuffixDrafter& drafter, const Tokens& text, std::int64_t count) {
-    Tokens guesses;
-    EXPECT_TRUE(drafter.guess(text, count, guesses).ok());
-    return guesses;
+    return drafter.guess({text, count, nullptr, {}}).value().tokens;
 }
 
 // Length of the longest end of the text that also ends before its last token.
@@ -67,13 +65,12 @@ TEST(Suffix, time_a_token_stays_bounded) {
     for (const bool repeating : {true, false}) {
         spec::SuffixDrafter drafter;
         Tokens text;
-        Tokens guesses;
         const auto start = std::chrono::steady_clock::now();
         constexpr int kTokens = 100'000;
         for (int i = 0; i < kTokens; ++i) {
             text.push_back(
                 static_cast<std::int32_t>(repeating ? i % 37 : random.integer(0, 50'000)));
-            ASSERT_TRUE(drafter.guess(text, 15, guesses).ok());
+            ASSERT_TRUE(drafter.guess({text, 15, nullptr, {}}).ok());
         }
         const auto seconds =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -1,0 +1,120 @@
+#include "spec/auto_drafter.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace strata::spec {
+namespace {
+
+// Tokens that a suffix guess is judged by.
+constexpr std::int64_t kExpectedMax = 15;
+constexpr std::int64_t kMatchMin = 2;
+
+std::vector<NeuralPrior> priors_of(const std::vector<AutoDrafter::Neural>& drafters) {
+    std::vector<NeuralPrior> priors;
+    for (const AutoDrafter::Neural& drafter : drafters) priors.push_back(drafter.prior);
+    return priors;
+}
+
+}  // namespace
+
+AutoDrafter::AutoDrafter(std::vector<Neural> drafters, Costs& costs)
+    : policy_(priors_of(drafters), costs), suffix_(kMatchMin) {
+    for (Neural& drafter : drafters) drafters_.push_back(std::move(drafter.drafter));
+}
+
+// Every token is one that the last suffix guess can be judged by, whether or not it was verified.
+void AutoDrafter::read(std::span<const std::int32_t> text) {
+    if (!expected_.tokens.empty()) {
+        const auto come = text.subspan(std::min(expected_.at, text.size()));
+        const std::size_t known = std::min(come.size(), expected_.tokens.size());
+        const auto end = expected_.tokens.begin() + static_cast<std::ptrdiff_t>(known);
+        const auto right = std::mismatch(expected_.tokens.begin(), end, come.begin()).first -
+                           expected_.tokens.begin();
+        policy_.learn_suffix(expected_.match, right, right < static_cast<std::ptrdiff_t>(known));
+    }
+    suffix_.read(text);
+    expected_ = {};
+    if (suffix_.match().length < kMatchMin) return;
+    expected_.match = suffix_.match().length;
+    expected_.at = text.size();
+    expected_.tokens = suffix_.continuation(text, kExpectedMax);
+}
+
+Result<Guesses> AutoDrafter::guess(const GuessRequest& request) {
+    read(request.text);
+    computed_ = 0;
+    confidence_.clear();
+    source_ = "none";
+    const Policy::Choice choice = policy_.choose({request.count, expected_.match});
+    if (choice.who == Policy::kNobody) return Guesses{};
+    GuessRequest asked = request;
+    asked.count = choice.count;
+    if (choice.who == Policy::kSuffix) {
+        source_ = suffix_.name();
+        return Guesses{suffix_.continuation(request.text, asked.count), {}, 0};
+    }
+    return guess_with(static_cast<std::size_t>(choice.who), asked);
+}
+
+Result<Guesses> AutoDrafter::guess_with(std::size_t drafter, const GuessRequest& request) {
+    GuessRequest asked = request;
+    asked.go_on = [this](std::span<const float> confidence) { return policy_.go_on(confidence); };
+    source_ = drafters_[drafter]->name();
+    STRATA_ASSIGN(Guesses guesses, drafters_[drafter]->guess(asked));
+    computed_ = std::max<std::int64_t>(guesses.computed, 1);
+    const auto count = static_cast<std::size_t>(policy_.worth(guesses.confidence));
+    guesses.tokens.resize(count);
+    guesses.confidence.resize(count);
+    confidence_ = guesses.confidence;
+    return guesses;
+}
+
+void AutoDrafter::verified(const Verified& window) {
+    policy_.learn(computed_, confidence_, window);
+}
+
+void AutoDrafter::reset() {
+    for (const auto& drafter : drafters_) drafter->reset();
+    suffix_.reset();
+    expected_ = {};
+    policy_.fade();
+}
+
+void AutoDrafter::want(const StepRows& rows, model::StepRequest& request) {
+    for (const auto& drafter : drafters_) drafter->want(rows, request);
+}
+
+Status AutoDrafter::keep(std::int64_t first, std::span<const std::int32_t> tokens,
+                         const model::StepResult& result) {
+    for (const auto& drafter : drafters_) STRATA_TRY(drafter->keep(first, tokens, result));
+    return Ok{};
+}
+
+// Each drafter's bytes after their number.
+std::string AutoDrafter::save() {
+    std::string saved;
+    for (const auto& drafter : drafters_) {
+        const std::string bytes = drafter->save();
+        const std::uint64_t size = bytes.size();
+        saved.append(reinterpret_cast<const char*>(&size), sizeof(size));
+        saved += bytes;
+    }
+    return saved;
+}
+
+void AutoDrafter::restore(std::string_view saved) {
+    reset();
+    for (const auto& drafter : drafters_) {
+        std::uint64_t size = 0;
+        if (saved.size() < sizeof(size)) return;
+        std::memcpy(&size, saved.data(), sizeof(size));
+        saved.remove_prefix(sizeof(size));
+        if (saved.size() < size) return;
+        drafter->restore(saved.substr(0, size));
+        saved.remove_prefix(size);
+    }
+}
+
+}  // namespace strata::spec

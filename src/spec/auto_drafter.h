@@ -1,0 +1,53 @@
+// Several drafters as one: the policy says who guesses in each window, and how far.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "spec/drafter.h"
+#include "spec/policy.h"
+#include "spec/suffix.h"
+
+namespace strata::spec {
+
+class AutoDrafter final : public Drafter {
+  public:
+    struct Neural {
+        std::unique_ptr<Drafter> drafter;
+        NeuralPrior prior;
+    };
+    // `costs` outlives it and is of the same drafters.
+    AutoDrafter(std::vector<Neural> drafters, Costs& costs);
+
+    std::string_view name() const override { return "auto"; }
+    Result<Guesses> guess(const GuessRequest& request) override;
+    void verified(const Verified& window) override;
+    std::string_view source() const override { return source_; }
+    void reset() override;
+
+    void want(const StepRows& rows, model::StepRequest& request) override;
+    Status keep(std::int64_t first, std::span<const std::int32_t> tokens,
+                const model::StepResult& result) override;
+
+    std::string save() override;
+    void restore(std::string_view saved) override;
+
+  private:
+    void read(std::span<const std::int32_t> text);
+    Result<Guesses> guess_with(std::size_t drafter, const GuessRequest& request);
+
+    std::vector<std::unique_ptr<Drafter>> drafters_;
+    Policy policy_;
+    SuffixDrafter suffix_;
+    // What the suffix drafter would have guessed last, whoever did.
+    struct Expected {
+        std::int64_t match = 0;
+        std::size_t at = 0;  // where in the text its first token belongs
+        std::vector<std::int32_t> tokens;
+    } expected_;
+    std::string_view source_ = "none";
+    std::int64_t computed_ = 0;      // guesses made in the window under way
+    std::vector<float> confidence_;  // of those that are verified
+};
+
+}  // namespace strata::spec

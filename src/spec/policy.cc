@@ -1,0 +1,268 @@
+#include "spec/policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+
+namespace strata::spec {
+namespace {
+
+// Windows that a share or a drafter's yield remembers: about 1 / (1 - kKeep).
+constexpr double kKeep = 0.97;
+// Cases that a prior counts as.
+constexpr double kPriorCases = 3;
+// Windows that what is expected of a drafter counts as, beside what it gave.
+constexpr double kExpectedWindows = 2;
+// Each drafter is tried so often before its figures are believed.
+constexpr std::int64_t kFirstTries = 3;
+// What trying a drafter that is not the best may lose, of the time since its last try.
+constexpr double kTryLoss = 0.002;
+// What its windows count for after each window of another drafter, and by how much a drafter is
+// taken to be better than it seemed, over the root of the windows that are known of it: of two that
+// are nearly as good the one that had bad luck gets another chance.
+constexpr double kIdle = 0.995;
+constexpr double kHope = 0.1;
+// What the cases of a place or a confidence count for after each window of the same drafter.
+constexpr double kUnseen = 0.99;
+// What an earlier text counts for in the next.
+constexpr double kFade = 0.3;
+// Of another row of a verify window, in windows of one row: experts are read row by row.
+constexpr double kVerifySlope = 0.3;
+
+// Chances that a guess is right after a match of 2, 3, 4-5, 6-9, 10-17 and more tokens.
+constexpr double kMatchPrior[] = {0.4, 0.5, 0.6, 0.7, 0.8, 0.9};
+
+std::size_t match_class(std::int64_t match) {
+    std::size_t c = 0;
+    for (std::int64_t limit = 2; match > limit && c + 1 < std::size(kMatchPrior); ++c) {
+        limit = c == 0 ? 3 : 2 * limit - 1;
+    }
+    return c;
+}
+
+}  // namespace
+
+double Share::value(double prior) const {
+    return (so_ + kPriorCases * prior) / (all_ + kPriorCases);
+}
+
+void Share::see(bool so) {
+    so_ = kKeep * so_ + (so ? 1 : 0);
+    all_ = kKeep * all_ + 1;
+}
+
+void Share::fade(double keep) {
+    so_ *= keep;
+    all_ *= keep;
+}
+
+Costs::Costs(std::span<const NeuralPrior> drafters) : verify(1, kVerifySlope) {
+    for (const NeuralPrior& drafter : drafters) drafts.emplace_back(drafter.cost, drafter.slope);
+}
+
+Policy::Policy(std::vector<NeuralPrior> drafters, Costs& costs) : costs_(costs) {
+    STRATA_CHECK(costs.drafts.size() == drafters.size());
+    for (NeuralPrior& prior : drafters) {
+        drafters_.emplace_back();
+        drafters_.back().prior = std::move(prior);
+    }
+}
+
+void Policy::Drafter::forget(double keep) {
+    for (double& n : rows) n *= keep;
+    for (double& n : guesses) n *= keep;
+    tokens *= keep;
+}
+
+double Policy::draft(std::size_t drafter, std::int64_t guesses) const {
+    if (guesses == 0) return 0;
+    return costs_.drafts[drafter].at(guesses, drafters_[drafter].prior.cost * verify(1));
+}
+
+// A place not yet seen is like the one before it.
+double Policy::position_share(const Drafter& drafter, std::size_t position) const {
+    double share = drafter.prior.share;
+    for (std::size_t i = 0; i <= position; ++i) share = drafter.by_position[i].value(share);
+    return share;
+}
+
+double Policy::confidence_share(const Drafter& drafter, float confidence) const {
+    const double at = std::clamp(static_cast<double>(confidence), 0.0, 1.0) * kConfidenceClasses;
+    const auto c = std::min(static_cast<std::size_t>(at), kConfidenceClasses - 1);
+    const double middle = (static_cast<double>(c) + 0.5) / kConfidenceClasses;
+    return drafter.by_confidence[c].value(middle);
+}
+
+double Policy::match_share(std::int64_t match) const {
+    const std::size_t c = match_class(match);
+    return by_match_[c].value(kMatchPrior[c]);
+}
+
+Policy::Window Policy::suffix_window(std::int64_t match, std::int64_t count) const {
+    Window window{1, verify(count + 1)};
+    double chance = 1;
+    // A match that went on is a longer match.
+    for (std::int64_t i = 0; i < count; ++i) window.tokens += chance *= match_share(match + i);
+    return window;
+}
+
+// Guesses after the first wrong one are mostly cut off by their confidence.
+Policy::Window Policy::expected_window(std::size_t drafter, std::int64_t count) const {
+    double right = 0;
+    double chance = 1;
+    double share = drafters_[drafter].prior.share;
+    for (std::int64_t i = 0; i < count; ++i) {
+        share = drafters_[drafter].by_position[static_cast<std::size_t>(i)].value(share);
+        right += chance *= share;
+    }
+    const auto used = std::min(count, static_cast<std::int64_t>(std::ceil(right)) + 1);
+    const std::int64_t computed = drafters_[drafter].prior.block ? count : used;
+    return {1 + right, draft(drafter, computed) + verify(used + 1)};
+}
+
+std::int64_t Policy::best_count(std::size_t drafter, std::int64_t limit) const {
+    std::int64_t best = 1;
+    for (std::int64_t n = 2; n <= std::min(limit, drafters_[drafter].prior.count_max); ++n) {
+        if (expected_window(drafter, n).rate() > expected_window(drafter, best).rate()) best = n;
+    }
+    return best;
+}
+
+// What its windows gave, at what such windows cost now.
+Policy::Window Policy::usual_window(std::size_t drafter, std::int64_t count) const {
+    const Drafter& d = drafters_[drafter];
+    const Window expected = expected_window(drafter, count);
+    Window sum{kExpectedWindows * expected.tokens + d.tokens, kExpectedWindows * expected.ms};
+    double windows = kExpectedWindows;
+    for (std::int64_t n = 0; n <= static_cast<std::int64_t>(kCostSizesMax); ++n) {
+        const auto at = static_cast<std::size_t>(n);
+        if (d.rows[at] > 0) sum.ms += d.rows[at] * verify(n);
+        if (d.guesses[at] > 0) sum.ms += d.guesses[at] * draft(drafter, n);
+        windows += d.rows[at];
+    }
+    const double hope = 1 + kHope / std::sqrt(windows);
+    return {hope * sum.tokens / windows, sum.ms / windows};
+}
+
+bool Policy::worth_a_try(std::size_t drafter, const Window& window) const {
+    const Drafter& d = drafters_[drafter];
+    const double loss = window.ms - window.tokens / rate_;
+    return d.tries < kFirstTries || loss <= kTryLoss * (now_ms_ - d.last_ms);
+}
+
+Policy::Choice Policy::choose(const Offer& offer) {
+    choice_ = {};
+    const double plain_ms = verify(1);
+    rate_ = 1 / plain_ms;
+    if (offer.count < 1) return choice_;
+    if (offer.match > 0) {
+        for (std::int64_t n = 1; n <= offer.count; ++n) {
+            const double rate = suffix_window(offer.match, n).rate();
+            if (rate > rate_) {
+                rate_ = rate;
+                choice_ = {kSuffix, n};
+            }
+        }
+    }
+    for (std::size_t i = 0; i < drafters_.size(); ++i) {
+        const std::int64_t count = best_count(i, offer.count);
+        const double rate = usual_window(i, count).rate();
+        if (rate > rate_) {
+            rate_ = rate;
+            choice_ = {static_cast<int>(i), count};
+        }
+    }
+    // Figures of what is not chosen grow old: each is tried again when little can be lost.
+    for (std::size_t i = 0; i < drafters_.size(); ++i) {
+        if (choice_.who == static_cast<int>(i)) continue;
+        const std::int64_t count = best_count(i, offer.count);
+        if (worth_a_try(i, usual_window(i, count))) return choice_ = {static_cast<int>(i), count};
+    }
+    if (plain_ms - 1 / rate_ <= kTryLoss * (now_ms_ - plain_last_ms_)) choice_ = {};
+    return choice_;
+}
+
+bool Policy::go_on(std::span<const float> confidence) const {
+    STRATA_CHECK(choice_.who >= 0);
+    const auto drafter = static_cast<std::size_t>(choice_.who);
+    const auto made = static_cast<std::int64_t>(confidence.size());
+    if (drafters_[drafter].tries < kFirstTries) return true;
+    double chance = 1;
+    for (const float c : confidence) chance *= confidence_share(drafters_[drafter], c);
+    chance *= position_share(drafters_[drafter], confidence.size());
+    const double ms =
+        draft(drafter, made + 1) - draft(drafter, made) + verify(made + 2) - verify(made + 1);
+    return chance > rate_ * ms;
+}
+
+std::int64_t Policy::worth(std::span<const float> confidence) const {
+    STRATA_CHECK(choice_.who >= 0);
+    const Drafter& drafter = drafters_[static_cast<std::size_t>(choice_.who)];
+    if (drafter.tries < kFirstTries) return static_cast<std::int64_t>(confidence.size());
+    double chance = 1;
+    double tokens = 1;
+    double best = tokens - rate_ * verify(1);
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < confidence.size(); ++i) {
+        tokens += chance *= confidence_share(drafter, confidence[i]);
+        const double gain = tokens - rate_ * verify(static_cast<std::int64_t>(i) + 2);
+        if (gain > best) {
+            best = gain;
+            count = static_cast<std::int64_t>(i) + 1;
+        }
+    }
+    return count;
+}
+
+void Policy::learn_guesses(Drafter& drafter, std::span<const float> confidence,
+                           std::int64_t accepted) {
+    // What is not guessed for a while is given another chance.
+    for (Share& share : drafter.by_position) share.fade(kUnseen);
+    for (Share& share : drafter.by_confidence) share.fade(kUnseen);
+    for (std::size_t i = 0; i < confidence.size(); ++i) {
+        const bool right = static_cast<std::int64_t>(i) < accepted;
+        const double at =
+            std::clamp(static_cast<double>(confidence[i]), 0.0, 1.0) * kConfidenceClasses;
+        drafter.by_confidence[std::min(static_cast<std::size_t>(at), kConfidenceClasses - 1)].see(
+            right);
+        drafter.by_position[i].see(right);
+        if (!right) break;  // what follows was guessed after a wrong token
+    }
+}
+
+void Policy::learn(std::int64_t computed, std::span<const float> confidence,
+                   const Verified& window) {
+    costs_.verify.see(window.rows, window.verify_ms);
+    now_ms_ += window.draft_ms + window.verify_ms;
+    if (window.rows == 1) plain_last_ms_ = now_ms_;
+    for (Drafter& drafter : drafters_) drafter.forget(kIdle);
+    if (choice_.who < 0) return;
+    const auto index = static_cast<std::size_t>(choice_.who);
+    Drafter& d = drafters_[index];
+    if (computed > 0) costs_.drafts[index].see(computed, window.draft_ms);
+    learn_guesses(d, confidence, window.accepted);
+    d.forget(kKeep);
+    d.tokens += 1 + static_cast<double>(window.accepted);
+    d.rows[static_cast<std::size_t>(window.rows)] += 1;
+    d.guesses[static_cast<std::size_t>(computed)] += 1;
+    ++d.tries;
+    d.last_ms = now_ms_;
+}
+
+void Policy::learn_suffix(std::int64_t match, std::int64_t right, bool wrong) {
+    for (std::int64_t i = 0; i < right; ++i) by_match_[match_class(match + i)].see(true);
+    if (wrong) by_match_[match_class(match + right)].see(false);
+}
+
+void Policy::fade() {
+    for (Share& share : by_match_) share.fade(kFade);
+    for (Drafter& d : drafters_) {
+        for (Share& share : d.by_position) share.fade(kFade);
+        for (Share& share : d.by_confidence) share.fade(kFade);
+        d.forget(kFade);
+    }
+}
+
+}  // namespace strata::spec

@@ -1,0 +1,130 @@
+// Who guesses in the next window, and how far: the choice of `auto`.
+//
+// A window of one row gives one token; guesses make it longer and slower, and give more tokens
+// where they are right. The choice is the drafter and the number of guesses of most tokens a
+// millisecond, from what the windows so far gave and took; docs/decision/auto_drafting.md says why
+// so. Pure: it reads no clock, and the same calls give the same choices.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "spec/cost_curve.h"
+#include "spec/drafter.h"
+
+namespace strata::spec {
+
+// How often something was so, lately.
+class Share {
+  public:
+    // With `prior` counting as a few cases.
+    double value(double prior) const;
+    void see(bool so);
+    void fade(double keep);
+
+  private:
+    double so_ = 0;
+    double all_ = 0;
+};
+
+// What is known of a drafter that computes its guesses.
+struct NeuralPrior {
+    double cost = 0;   // of one guess, in target windows of one row
+    double slope = 0;  // what each further guess adds to it
+    double share = 0;  // of first guesses that are right
+    std::int64_t count_max = 0;
+    // All guesses are computed at once, whether they are wanted or not.
+    bool block = false;
+};
+
+// Of one machine and model: sessions may share them.
+struct Costs {
+    explicit Costs(std::span<const NeuralPrior> drafters);
+
+    CostCurve verify;               // by rows
+    std::vector<CostCurve> drafts;  // by guesses, one a drafter
+};
+
+class Policy {
+  public:
+    static constexpr int kNobody = -2;
+    static constexpr int kSuffix = -1;
+
+    struct Offer {
+        std::int64_t count = 0;  // guesses at most
+        std::int64_t match = 0;  // tokens of the text's end that occurred before; 0: none
+    };
+    struct Choice {
+        int who = kNobody;  // or kSuffix, or the index of a drafter
+        std::int64_t count = 0;
+    };
+
+    // `costs` outlives it and is of the same drafters.
+    Policy(std::vector<NeuralPrior> drafters, Costs& costs);
+
+    Choice choose(const Offer& offer);
+
+    // Of the drafter chosen: whether it should guess on after these confidences, and how many of
+    // its guesses are worth a row.
+    bool go_on(std::span<const float> confidence) const;
+    std::int64_t worth(std::span<const float> confidence) const;
+
+    // What became of the choice: `computed` guesses were made, and those of `confidence` were
+    // verified.
+    void learn(std::int64_t computed, std::span<const float> confidence, const Verified& window);
+
+    // What the suffix drafter would have guessed, or did, against what came: after a match of
+    // `match` tokens `right` guesses were right, and the one after them wrong where `wrong`.
+    void learn_suffix(std::int64_t match, std::int64_t right, bool wrong);
+
+    // Another text begins: costs stay, the rest counts for less.
+    void fade();
+
+  private:
+    static constexpr std::size_t kMatchClasses = 6;
+    static constexpr std::size_t kConfidenceClasses = 8;
+
+    struct Drafter {
+        NeuralPrior prior;
+        std::array<Share, kCostSizesMax> by_position;
+        std::array<Share, kConfidenceClasses> by_confidence;
+        // What its windows gave and were made of, lately.
+        double tokens = 0;
+        std::array<double, kCostSizesMax + 1> rows{};
+        std::array<double, kCostSizesMax + 1> guesses{};
+        std::int64_t tries = 0;
+        double last_ms = 0;  // when it was last tried
+
+        void forget(double keep);
+    };
+    // Tokens and milliseconds of a window.
+    struct Window {
+        double tokens = 1;
+        double ms = 0;
+        double rate() const { return tokens / ms; }
+    };
+
+    double verify(std::int64_t rows) const { return costs_.verify.at(rows); }
+    double draft(std::size_t drafter, std::int64_t guesses) const;
+    double position_share(const Drafter& drafter, std::size_t position) const;
+    double confidence_share(const Drafter& drafter, float confidence) const;
+    double match_share(std::int64_t match) const;
+    Window suffix_window(std::int64_t match, std::int64_t count) const;
+    Window expected_window(std::size_t drafter, std::int64_t count) const;
+    std::int64_t best_count(std::size_t drafter, std::int64_t limit) const;
+    Window usual_window(std::size_t drafter, std::int64_t count) const;
+    bool worth_a_try(std::size_t drafter, const Window& window) const;
+    void learn_guesses(Drafter& drafter, std::span<const float> confidence, std::int64_t accepted);
+
+    std::vector<Drafter> drafters_;
+    Costs& costs_;
+    std::array<Share, kMatchClasses> by_match_;
+    double now_ms_ = 0;         // of all windows learned
+    double plain_last_ms_ = 0;  // when a window of one row was last seen
+    double rate_ = 0;           // tokens a millisecond of the best choice
+    Choice choice_;
+};
+
+}  // namespace strata::spec
