@@ -220,76 +220,105 @@ Hidden round_hidden(const Call& call, Queue& queue) {
     return tiles;
 }
 
-// hidden = silu(gate . x) * (up . x) of a net's rows, for kPanelRows or fewer rows of its matrices.
-void expand(const Call& call, const Inputs& inputs, std::int64_t net, std::int64_t panel,
+// hidden = silu(gate . x) * (up . x) of a net's rows, for rows_together or fewer rows of its
+// matrices from `first` on.
+void expand(const Call& call, const Inputs& inputs, std::int64_t net, std::int64_t first,
             Instructions instructions, const Workspace& workspace) {
     const op::Weight gate = gate_of(call, net);
     const op::Weight up = up_of(call, net);
     const std::int64_t count = call.count(net);
-    const std::int64_t first = panel * kPanelRows;
-    const std::int64_t rows = std::min<std::int64_t>(kPanelRows, gate.rows - first);
+    const std::int64_t rows = std::min(rows_together(count), gate.rows - first);
     float* gates = workspace.sums;
-    float* ups = gates + count * kPanelRows;
+    float* ups = gates + rows_together(count) * count;
     multiply_rows(gate, first, rows, input_of(call, inputs, net, gate.type), instructions,
                   workspace, gates);
     multiply_rows(up, first, rows, input_of(call, inputs, net, up.type), instructions, workspace,
                   ups);
-    for (std::int64_t m = 0; m < count; ++m) {
-        float* hidden =
-            call.is_shared(net) ? call.shared_hidden.row(m) : call.hidden.row(call.first(net) + m);
-        for (std::int64_t i = 0; i < rows; ++i) {
-            hidden[first + i] = silu(gates[m * kPanelRows + i]) * ups[m * kPanelRows + i];
+    for (std::int64_t i = 0; i < rows; i += kPanelRows) {
+        const std::int64_t own = std::min<std::int64_t>(kPanelRows, rows - i);
+        for (std::int64_t m = 0; m < count; ++m) {
+            const std::int64_t at = place_of(i, count) + m * kPanelRows;
+            float* hidden = call.is_shared(net) ? call.shared_hidden.row(m)
+                                                : call.hidden.row(call.first(net) + m);
+            for (std::int64_t j = 0; j < own; ++j) {
+                hidden[first + i + j] = silu(gates[at + j]) * ups[at + j];
+            }
         }
     }
 }
 
-// About the cycles of one panel of a net's gate and up.
-std::int64_t panel_cost(const Call& call, std::int64_t net) {
+// About the cycles of one row of a net's gate and up.
+std::int64_t row_cost(const Call& call, std::int64_t net) {
     const op::Weight gate = gate_of(call, net);
-    const std::int64_t rate = rounds_input(gate.type) ? 64 : 8;
-    return kPanelRows * std::max(gate.row_bytes / 2, call.count(net) * gate.cols * 2 / rate) + 1;
+    const std::int64_t rate = rounds_input(gate.type) ? 64 : 16;
+    return std::max(gate.row_bytes / 2, call.count(net) * gate.cols * 2 / rate) + 1;
 }
 
 void expand_all(const Call& call, const Inputs& inputs, Queue& queue,
                 const Workspaces& workspaces) {
-    const auto panels = [&](std::int64_t net) {
-        const std::int64_t rows = call.is_shared(net) ? call.shared_hidden.cols : call.hidden.cols;
-        return (rows + kPanelRows - 1) / kPanelRows;
+    const auto rows = [&](std::int64_t net) {
+        return call.is_shared(net) ? call.shared_hidden.cols : call.hidden.cols;
     };
     std::int64_t all = 0;
-    for (std::int64_t net = 0; net < call.nets(); ++net) all += panels(net) * panel_cost(call, net);
+    for (std::int64_t net = 0; net < call.nets(); ++net) all += rows(net) * row_cost(call, net);
     queue.split(all, 4, [&](std::int64_t begin, std::int64_t end, int thread) {
         std::int64_t at = 0;
         for (std::int64_t net = 0; net < call.nets(); ++net) {
-            const std::int64_t cost = panel_cost(call, net);
-            for (std::int64_t panel = 0; panel < panels(net); ++panel, at += cost) {
-                if (at < begin || at >= end) continue;
-                expand(call, inputs, net, panel, queue.instructions(), workspaces.of(thread));
+            const std::int64_t together = rows_together(call.count(net));
+            const std::int64_t cost = row_cost(call, net) * together;
+            for (std::int64_t first = 0; first < rows(net); first += together) {
+                const std::int64_t start = at + first / together * cost;
+                if (start < begin || start >= end) continue;
+                expand(call, inputs, net, first, queue.instructions(), workspaces.of(thread));
             }
+            at += rows(net) * row_cost(call, net);
         }
     });
 }
 
-// y[., first .. first+count-1], count <= kPanelRows. The workspace's sums get what every member,
-// then every row's shared net, gives.
+// Rows of y that are computed together: their sums of all members have to stay in a cache.
+std::int64_t contract_rows(std::int64_t rows) {
+    return rows < kManyInputRows ? kPanelRows : 2 * kPanelRows;
+}
+
+// What the net of a member gives for panel `i` of its rows. A net's sums follow those of the nets
+// before it, contract_rows a member.
+const float* sums_of(const Call& call, const float* sums, std::int64_t net, std::int64_t member,
+                     std::int64_t i) {
+    const std::int64_t first = call.first(net);
+    return sums + first * contract_rows(call.rows()) + place_of(i, call.count(net)) +
+           (member - first) * kPanelRows;
+}
+
+// Row t of y: `count` values from row `i` of a piece on.
+void add_members(const Call& call, const float* sums, std::int64_t i, std::int64_t t,
+                 std::int64_t count, float* y) {
+    const std::int64_t k = call.args.active;
+    const float* shared = sums_of(call, sums, call.groups.used, call.members() + t, i);
+    const float share = call.shared_scale.row(t)[0];
+    float sum[kPanelRows] = {};
+    for (std::int64_t s = 0; s < k; ++s) {
+        const float own = call.share.row(t)[s];
+        const std::int64_t member = call.groups.place[t * k + s];
+        const float* part = sums_of(call, sums, call.groups.net[member], member, i);
+        for (int j = 0; j < kPanelRows; ++j) sum[j] += own * part[j];
+    }
+    for (std::int64_t j = 0; j < count; ++j) y[j] = sum[j] + share * shared[j];
+}
+
+// y[., first .. first+count-1], count <= contract_rows. The workspace's sums get, panel by panel,
+// what every member, then every row's shared net, gives.
 void contract(const Call& call, const Hidden& hidden, std::int64_t first, std::int64_t count,
               Instructions instructions, const Workspace& workspace) {
+    const std::int64_t together = contract_rows(call.rows());
     for (std::int64_t net = 0; net < call.nets(); ++net) {
         multiply_rows(down_of(call, net), first, count, hidden_of(call, hidden, net), instructions,
-                      workspace, workspace.sums + call.first(net) * kPanelRows);
+                      workspace, workspace.sums + call.first(net) * together);
     }
-    const std::int64_t k = call.args.active;
-    for (std::int64_t t = 0; t < call.rows(); ++t) {
-        const float* shared = workspace.sums + (call.members() + t) * kPanelRows;
-        const float share = call.shared_scale.row(t)[0];
-        float sum[kPanelRows] = {};
-        for (std::int64_t s = 0; s < k; ++s) {
-            const float own = call.share.row(t)[s];
-            const float* part = workspace.sums + call.groups.place[t * k + s] * kPanelRows;
-            for (int i = 0; i < kPanelRows; ++i) sum[i] += own * part[i];
-        }
-        for (std::int64_t i = 0; i < count; ++i) {
-            call.args.y.row(t)[first + i] = sum[i] + share * shared[i];
+    for (std::int64_t i = 0; i < count; i += kPanelRows) {
+        const std::int64_t own = std::min<std::int64_t>(kPanelRows, count - i);
+        for (std::int64_t t = 0; t < call.rows(); ++t) {
+            add_members(call, workspace.sums, i, t, own, call.args.y.row(t) + first + i);
         }
     }
 }
@@ -355,7 +384,8 @@ Call route(const op::Experts& args, Queue& queue) {
     Groups groups{.expert = queue.take<std::int32_t>(most),
                   .first = queue.take<std::int32_t>(most + 1),
                   .row = queue.take<std::int32_t>(members),
-                  .place = queue.take<std::int32_t>(members)};
+                  .place = queue.take<std::int32_t>(members),
+                  .net = queue.take<std::int32_t>(members)};
     group_rows(chosen, experts, queue.take<std::int32_t>(experts + 1), groups);
     return {.args = args,
             .groups = groups,
@@ -379,18 +409,21 @@ void experts(const op::Experts& args, device::Queue& queue) {
         bytes = std::max({bytes, gate_of(call, net).row_bytes, up_of(call, net).row_bytes,
                           down_of(call, net).row_bytes});
     }
-    const Workspaces workspaces(own, bytes, widest, 2 * (call.members() + call.rows()));
+    const std::int64_t together = contract_rows(args.x.rows);
+    const Workspaces workspaces(own, bytes, widest,
+                                std::max(2 * rows_together(args.x.rows) * args.x.rows,
+                                         together * (call.members() + call.rows())));
     expand_all(call, inputs, own, workspaces);
     if (own.observer() != nullptr) show_inputs(call, *own.observer());
     const Hidden hidden = round_hidden(call, own);
-    const std::int64_t panels = (width + kPanelRows - 1) / kPanelRows;
+    const std::int64_t pieces = (width + together - 1) / together;
     const std::int64_t cost =
-        kPanelRows * (call.members() * args.experts.hidden + call.shared_hidden.size());
-    own.split(panels, cost, [&](std::int64_t begin, std::int64_t end, int thread) {
-        for (std::int64_t panel = begin; panel < end; ++panel) {
-            const std::int64_t first = panel * kPanelRows;
-            contract(call, hidden, first, std::min<std::int64_t>(kPanelRows, width - first),
-                     own.instructions(), workspaces.of(thread));
+        together * (call.members() * args.experts.hidden + call.shared_hidden.size());
+    own.split(pieces, cost, [&](std::int64_t begin, std::int64_t end, int thread) {
+        for (std::int64_t piece = begin; piece < end; ++piece) {
+            const std::int64_t first = piece * together;
+            contract(call, hidden, first, std::min(together, width - first), own.instructions(),
+                     workspaces.of(thread));
         }
     });
 }

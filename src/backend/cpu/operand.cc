@@ -16,37 +16,65 @@ void prefetch(const std::byte* from, std::int64_t bytes) {
     for (std::int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at, 0, 2);
 }
 
+// The rows of one panel, at the operand's first column; those past `count`, which must be there for
+// the kernels, are zeros in `copy`.
+const std::byte* panel_rows(const op::Weight& weight, std::int64_t first, std::int64_t count,
+                            const Operand& x, std::byte* copy) {
+    const quant::TypeInfo& type = quant::info(weight.type);
+    const std::byte* rows = weight.row(first);
+    if (count < kPanelRows) {
+        const std::int64_t bytes = count * weight.row_bytes;
+        std::memcpy(copy, rows, static_cast<std::size_t>(bytes));
+        std::memset(copy + bytes, 0,
+                    static_cast<std::size_t>(kPanelRows * weight.row_bytes - bytes));
+        rows = copy;
+    }
+    return rows + x.first_column / type.block * type.block_bytes;
+}
+
+void multiply_panels(const Routine& routine, const quant::IntegerForm& form, const Panel* panels,
+                     int count, int columns, const TilesAt& tiles, std::int64_t input_rows,
+                     float* out) {
+    const std::int64_t apart = input_rows * kPanelRows;
+    for (std::int64_t t = 0; t < input_rows;) {
+        const Tile tile = tiles.from(t);
+        for (int p = 0; p < count; p += 2) {
+            routine.multiply(form, panels + p, std::min(count - p, 2), columns, tile,
+                             out + p * apart + t * kPanelRows, apart);
+        }
+        t += tile.rows;
+    }
+}
+
 void multiply_rounded(const op::Weight& weight, std::int64_t first, std::int64_t count,
                       const Operand& x, Instructions instructions, std::byte* copy, float* out) {
     const quant::TypeInfo& type = quant::info(weight.type);
     const Routine routine = find_routine(weight.type, instructions);
-    const std::int64_t whole = kPanelRows * weight.row_bytes;
-    const std::byte* rows = weight.row(first);
-    const std::byte* next = rows + whole;
-    if (count < kPanelRows) {
-        std::memcpy(copy, rows, static_cast<std::size_t>(count * weight.row_bytes));
-        std::memset(copy + count * weight.row_bytes, 0,
-                    static_cast<std::size_t>((kPanelRows - count) * weight.row_bytes));
-        rows = copy;
+    const std::byte* rows[kPanelsMax];
+    int used = 0;
+    for (std::int64_t i = 0; i < count; i += kPanelRows, ++used) {
+        const std::int64_t own = std::min<std::int64_t>(count - i, kPanelRows);
+        rows[used] = panel_rows(weight, first + i, own, x, copy);
     }
-    rows += x.first_column / type.block * type.block_bytes;
-    std::fill_n(out, x.rounded.rows * kPanelRows, 0.0f);
-    Panel panel;
+    const std::int64_t whole = count * weight.row_bytes;
+    const std::byte* next = weight.row(first) + whole;
+    std::fill_n(out, used * x.rounded.rows * kPanelRows, 0.0f);
+    Panel panels[kPanelsMax];
     for (std::int64_t col = 0; col < x.rounded.cols; col += kPanelCols) {
         const auto columns =
             static_cast<int>(std::min<std::int64_t>(kPanelCols, x.rounded.cols - col));
         const std::int64_t bytes = columns / type.block * type.block_bytes;
-        prefetch(next + kPanelRows * (col / type.block * type.block_bytes), kPanelRows * bytes);
-        routine.unpack(type, rows, weight.row_bytes, columns, panel);
-        rows += bytes;
-        for (std::int64_t t = 0; t < x.rounded.rows;) {
-            const Tile tile = x.rounded.tile(t, col);
-            routine.multiply(*type.integers, panel, columns, tile, out + t * kPanelRows);
-            t += tile.rows;
+        prefetch(next + count * (col / type.block * type.block_bytes), count * bytes);
+        for (int p = 0; p < used; ++p) {
+            routine.unpack(type, rows[p], weight.row_bytes, columns, panels[p]);
+            rows[p] += bytes;
         }
+        multiply_panels(routine, *type.integers, panels, used, columns, TilesAt(x.rounded, col),
+                        x.rounded.rows, out);
     }
 }
 
+// At most one panel.
 void multiply_plain(const op::Weight& weight, std::int64_t first, std::int64_t count,
                     const Operand& x, Instructions instructions, float* decoded, float* out) {
     const std::byte* data = weight.row(first);
@@ -80,15 +108,14 @@ Operand make_operand(Queue& queue, MatrixView<const float> x, std::int64_t first
     return operand;
 }
 
-Workspaces::Workspaces(Queue& queue, std::int64_t row_bytes, std::int64_t cols,
-                       std::int64_t input_rows)
+Workspaces::Workspaces(Queue& queue, std::int64_t row_bytes, std::int64_t cols, std::int64_t sums)
     : decoded(queue.matrix(queue.threads(), kPanelRows * cols)),
       rows{queue.take<std::byte>(queue.threads() * kPanelRows * row_bytes), queue.threads(),
            kPanelRows * row_bytes},
-      sums(queue.matrix(queue.threads(), kPanelRows * input_rows)) {}
+      all_sums(queue.matrix(queue.threads(), sums)) {}
 
 Workspace Workspaces::of(int thread) const {
-    return {decoded.row(thread), rows.row(thread), sums.row(thread)};
+    return {decoded.row(thread), rows.row(thread), all_sums.row(thread)};
 }
 
 void multiply_rows(const op::Weight& weight, std::int64_t first, std::int64_t count,
@@ -96,8 +123,11 @@ void multiply_rows(const op::Weight& weight, std::int64_t first, std::int64_t co
                    float* out) {
     if (x.is_rounded()) {
         multiply_rounded(weight, first, count, x, instructions, workspace.rows, out);
-    } else {
-        multiply_plain(weight, first, count, x, instructions, workspace.decoded, out);
+        return;
+    }
+    for (std::int64_t i = 0; i < count; i += kPanelRows) {
+        multiply_plain(weight, first + i, std::min<std::int64_t>(count - i, kPanelRows), x,
+                       instructions, workspace.decoded, out + place_of(i, x.rows()));
     }
 }
 

@@ -28,25 +28,38 @@ bool rounds_input(quant::Type type);
 Operand make_operand(Queue& queue, MatrixView<const float> x, std::int64_t first_column,
                      quant::Type type, bool exact = false);
 
+// Weight rows that are multiplied together: one panel of them where there are few input rows, so
+// that threads share the work evenly, several where each input row should be loaded rarely.
+inline constexpr int kPanelsMax = 4;
+inline constexpr std::int64_t kManyInputRows = 32;
+constexpr std::int64_t rows_together(std::int64_t input_rows) {
+    return input_rows < kManyInputRows ? kPanelRows : kPanelsMax * kPanelRows;
+}
+
 // Memory of one thread for multiply_rows.
 struct Workspace {
     float* decoded = nullptr;   // kPanelRows rows
     std::byte* rows = nullptr;  // kPanelRows rows as stored
-    float* sums = nullptr;      // kPanelRows an input row, for the caller
+    float* sums = nullptr;      // for the caller
 };
 
-// One for each thread of the queue, for weights of at most `row_bytes` a row and `cols` columns.
+// One for each thread of the queue, for weights of at most `row_bytes` a row and `cols` columns,
+// with `sums` sums.
 struct Workspaces {
-    Workspaces(Queue& queue, std::int64_t row_bytes, std::int64_t cols, std::int64_t input_rows);
+    Workspaces(Queue& queue, std::int64_t row_bytes, std::int64_t cols, std::int64_t sums);
     Workspace of(int thread) const;
 
     MatrixView<float> decoded;
     MatrixView<std::byte> rows;
-    MatrixView<float> sums;
+    MatrixView<float> all_sums;
 };
 
-// out[t * kPanelRows + i] = weight[first + i] . x[t], i < count <= kPanelRows; what lies at the
-// other i is overwritten.
+// The products of `count` <= rows_together weight rows, panel by panel: that of row first + i with x[t]
+// at out[place_of(i, x.rows()) + t * kPanelRows]. The sums of a last panel that is not full are
+// overwritten whole.
+constexpr std::int64_t place_of(std::int64_t i, std::int64_t input_rows) {
+    return i / kPanelRows * input_rows * kPanelRows + i % kPanelRows;
+}
 void multiply_rows(const op::Weight& weight, std::int64_t first, std::int64_t count,
                    const Operand& x, Instructions instructions, const Workspace& workspace,
                    float* out);

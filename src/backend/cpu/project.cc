@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "backend/cpu/operand.h"
 #include "base/check.h"
@@ -11,14 +12,15 @@
 namespace strata::cpu {
 namespace {
 
-// A projection, ready to be computed panel by panel.
+// A projection, ready to be computed piece by piece.
 struct Task {
     const Projection* projection = nullptr;
     Operand x;
     std::int64_t first = 0;  // work of the tasks before
-    std::int64_t cost = 0;   // of one panel
+    std::int64_t rows = 0;   // of a piece
+    std::int64_t cost = 0;   // of a piece
 
-    std::int64_t panels() const { return (projection->weight.rows + kPanelRows - 1) / kPanelRows; }
+    std::int64_t pieces() const { return (projection->weight.rows + rows - 1) / rows; }
 };
 
 struct Tasks {
@@ -27,10 +29,10 @@ struct Tasks {
     std::int64_t cost = 0;
 };
 
-// About the cycles that the panel takes to read or to compute, whichever is more.
-std::int64_t panel_cost(const op::Weight& weight, const Operand& x) {
-    const std::int64_t rate = x.is_rounded() ? 64 : 8;
-    return kPanelRows * std::max(weight.row_bytes / 4, x.rows() * x.cols / rate) + 1;
+// About the cycles that a weight row takes to read or to compute, whichever is more.
+std::int64_t row_cost(const op::Weight& weight, const Operand& x) {
+    const std::int64_t rate = x.is_rounded() ? 64 : 16;
+    return std::max(weight.row_bytes / 4, x.rows() * x.cols / rate) + 1;
 }
 
 Tasks make_tasks(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all) {
@@ -52,28 +54,38 @@ Tasks make_tasks(Queue& queue, MatrixView<const float> x, std::initializer_list<
                      ? found->x
                      : make_operand(queue, x, one.first_column, one.weight.type, one.exact);
         task.first = tasks.cost;
-        task.cost = panel_cost(one.weight, task.x);
-        tasks.cost += task.panels() * task.cost;
+        task.rows = rows_together(x.rows);
+        task.cost = task.rows * row_cost(one.weight, task.x);
+        tasks.cost += task.pieces() * task.cost;
         ++tasks.count;
     }
     return tasks;
 }
 
-void run_panel(const Task& task, std::int64_t panel, Instructions instructions,
+void run_piece(const Task& task, std::int64_t piece, Instructions instructions,
                const Workspace& workspace) {
     const Projection& one = *task.projection;
-    const std::int64_t row = panel * kPanelRows;
-    const std::int64_t count = std::min<std::int64_t>(kPanelRows, one.weight.rows - row);
-    multiply_rows(one.weight, row, count, task.x, instructions, workspace, workspace.sums);
-    for (std::int64_t t = 0; t < one.out.rows; ++t) {
-        std::copy_n(workspace.sums + t * kPanelRows, count, one.out.row(t) + row);
+    const std::int64_t first = piece * task.rows;
+    const std::int64_t count = std::min(task.rows, one.weight.rows - first);
+    multiply_rows(one.weight, first, count, task.x, instructions, workspace, workspace.sums);
+    for (std::int64_t i = 0; i < count; i += kPanelRows) {
+        const float* sums = workspace.sums + place_of(i, one.out.rows);
+        const bool full = count - i >= kPanelRows;
+        for (std::int64_t t = 0; t < one.out.rows; ++t, sums += kPanelRows) {
+            float* out = one.out.row(t) + first + i;
+            if (full) {
+                std::memcpy(out, sums, kPanelRows * sizeof(float));
+            } else {
+                std::copy_n(sums, count - i, out);
+            }
+        }
     }
 }
 
-// The panels of a task that start in [begin, end) of all tasks' work.
-std::int64_t first_panel(const Task& task, std::int64_t at) {
+// The first piece of a task that starts at `at` or later in all tasks' work.
+std::int64_t first_piece(const Task& task, std::int64_t at) {
     return std::clamp<std::int64_t>((at - task.first + task.cost - 1) / task.cost, 0,
-                                    task.panels());
+                                    task.pieces());
 }
 
 void show_inputs(MatrixView<const float> x, std::initializer_list<Projection> all,
@@ -97,13 +109,13 @@ void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Proj
         cols = std::max(cols, one.weight.cols);
         bytes = std::max(bytes, one.weight.row_bytes);
     }
-    const Workspaces workspaces(queue, bytes, cols, x.rows);
+    const Workspaces workspaces(queue, bytes, cols, rows_together(x.rows) * x.rows);
     queue.split(tasks.cost, 4, [&](std::int64_t begin, std::int64_t end, int thread) {
         for (int i = 0; i < tasks.count; ++i) {
             const Task& task = tasks.all[static_cast<std::size_t>(i)];
-            const std::int64_t last = first_panel(task, end);
-            for (std::int64_t panel = first_panel(task, begin); panel < last; ++panel) {
-                run_panel(task, panel, queue.instructions(), workspaces.of(thread));
+            const std::int64_t last = first_piece(task, end);
+            for (std::int64_t piece = first_piece(task, begin); piece < last; ++piece) {
+                run_piece(task, piece, queue.instructions(), workspaces.of(thread));
             }
         }
     });

@@ -50,6 +50,10 @@ void group_rows(MatrixView<const std::int32_t> chosen, std::int64_t experts, std
         counts[e + 1] += counts[e];
     }
     groups.first[groups.used] = static_cast<std::int32_t>(chosen.size());
+    for (std::int64_t u = 0; u < groups.used; ++u) {
+        std::fill(groups.net + groups.first[u], groups.net + groups.first[u + 1],
+                  static_cast<std::int32_t>(u));
+    }
     for (std::int64_t i = 0; i < chosen.size(); ++i) {
         const std::int32_t member = counts[chosen.data[i]]++;
         groups.row[member] = static_cast<std::int32_t>(i / chosen.cols);

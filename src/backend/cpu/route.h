@@ -20,6 +20,7 @@ struct Groups {
     std::int32_t* first = nullptr;   // [used + 1]: where each one's members start
     std::int32_t* row = nullptr;     // [T*k]: the row of each member
     std::int32_t* place = nullptr;   // [T*k]: the member that row t's slot s became, at t*k + s
+    std::int32_t* net = nullptr;     // [T*k]: which of the used experts each member is of
 };
 
 // Fills groups whose arrays hold min(E, T*k) + 1 and T*k; `counts` is scratch of E + 1.

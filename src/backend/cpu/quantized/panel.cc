@@ -64,22 +64,8 @@ int sum_group(const quant::IntegerForm& form, const Panel& panel, const Tile& ti
     return sum;
 }
 
-}  // namespace
-
-void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
-                int columns, Panel& panel) {
-    for (int row = 0; row < kPanelRows; ++row) {
-        const std::byte* block = rows + row * stride;
-        for (int col = 0; col < columns; col += type.block, block += type.block_bytes) {
-            quant::Integers integers;
-            type.integers->unpack(block, integers);
-            place(type, integers, col, row, panel);
-        }
-    }
-}
-
-void multiply_scalar(const quant::IntegerForm& form, const Panel& panel, int columns,
-                     const Tile& tile, float* sum) {
+void multiply_one(const quant::IntegerForm& form, const Panel& panel, int columns, const Tile& tile,
+                  float* sum) {
     for (int t = 0; t < tile.rows; ++t) {
         for (int row = 0; row < kPanelRows; ++row) {
             float& to = sum[t * kPanelRows + row];
@@ -94,6 +80,27 @@ void multiply_scalar(const quant::IntegerForm& form, const Panel& panel, int col
                 to = std::fma(-static_cast<float>(base), panel.minima[g][row] * scale, to);
             }
         }
+    }
+}
+
+}  // namespace
+
+void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
+                int columns, Panel& panel) {
+    for (int row = 0; row < kPanelRows; ++row) {
+        const std::byte* block = rows + row * stride;
+        for (int col = 0; col < columns; col += type.block, block += type.block_bytes) {
+            quant::Integers integers;
+            type.integers->unpack(block, integers);
+            place(type, integers, col, row, panel);
+        }
+    }
+}
+
+void multiply_scalar(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
+                     const Tile& tile, float* sum, std::int64_t apart) {
+    for (int p = 0; p < count; ++p) {
+        multiply_one(form, panels[p], columns, tile, sum + p * apart);
     }
 }
 

@@ -33,12 +33,12 @@ struct Tile {
     const std::int32_t* sums = nullptr;  // [part][row], see Rounded
 };
 
-inline constexpr int kTileRows = 12;
+inline constexpr int kTileRows = 6;
 
 // Rows of the next tile where `left` rows are left: one of the sizes that kernels are made for.
 constexpr int tile_rows(std::int64_t left) {
     if (left >= kTileRows) return kTileRows;
-    for (const int size : {8, 6, 4, 3, 2}) {
+    for (const int size : {4, 3, 2}) {
         if (left >= size) return size;
     }
     return 1;
@@ -50,9 +50,10 @@ struct Routine {
     // blocks.
     void (*unpack)(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
                    int columns, Panel& panel) = nullptr;
-    // sum[t][r] += tile row t . panel row r, as op/weight.h says.
-    void (*multiply)(const quant::IntegerForm& form, const Panel& panel, int columns,
-                     const Tile& tile, float* sum) = nullptr;
+    // sum[p * apart + t * kPanelRows + r] += tile row t . row r of panel p, as op/weight.h says, for
+    // one or two panels.
+    void (*multiply)(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
+                     const Tile& tile, float* sum, std::int64_t apart) = nullptr;
     // Whether the panel's columns are permuted: in each 16, column 4 i + j lies at 4 j + i.
     bool transposed = false;
 };
@@ -62,8 +63,8 @@ Routine find_routine(quant::Type type, Instructions instructions);
 // The parts of find_routine.
 void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
                 int columns, Panel& panel);
-void multiply_scalar(const quant::IntegerForm& form, const Panel& panel, int columns,
-                     const Tile& tile, float* sum);
+void multiply_scalar(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
+                     const Tile& tile, float* sum, std::int64_t apart);
 Routine avx512_routine(quant::Type type);
 
 }  // namespace strata::cpu

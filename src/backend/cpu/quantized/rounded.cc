@@ -7,6 +7,10 @@
 #include <cstring>
 #include <limits>
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 namespace strata::cpu {
 namespace {
 
@@ -71,15 +75,6 @@ constexpr int kLargestCode = 127;
     for (int i = 0; i < n; i += 16) transpose(codes + i);
 }
 
-struct RowParts {
-    const float* x;  // whole groups
-    std::int64_t n;
-    bool transposed;
-    std::int8_t* codes;
-    float* scales;
-    std::int32_t* sums;
-};
-
 [[gnu::always_inline]] inline void round_whole(const quant::IntegerForm& form,
                                                const RowParts& row) {
     const int together = std::max(form.group, 32);
@@ -97,42 +92,64 @@ void round_plain(const quant::IntegerForm& form, const RowParts& row) { round_wh
 [[gnu::target("avx2")]] void round_avx2(const quant::IntegerForm& form, const RowParts& row) {
     round_whole(form, row);
 }
-[[gnu::target("avx512f,avx512bw,avx512vl,avx512dq")]] void round_avx512(
-    const quant::IntegerForm& form, const RowParts& row) {
-    round_whole(form, row);
-}
 #endif
 
 void round_with(Instructions instructions, const quant::IntegerForm& form, const RowParts& row) {
 #if defined(__x86_64__)
-    if (instructions == Instructions::avx512) return round_avx512(form, row);
+    if (instructions == Instructions::avx512) return round_row_avx512(form, row);
     if (instructions == Instructions::avx2) return round_avx2(form, row);
 #endif
     static_cast<void>(instructions);
     round_plain(form, row);
 }
 
-// to[i * width + r] = from row r's item i.
-template <typename Item>
-void interleave(const Item* from, std::int64_t items, const std::int32_t* at, std::int64_t first,
-                int width, Item* to) {
+// Four items of four rows change places; `width` items lie between those of one row in `to`.
+void interleave_four(const std::int32_t* const* rows, std::int64_t i, std::int64_t width,
+                     std::int32_t* to) {
+#if defined(__x86_64__)
+    __m128i row[4];
+    for (int r = 0; r < 4; ++r) {
+        row[r] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[r] + i));
+    }
+    const __m128i low0 = _mm_unpacklo_epi32(row[0], row[1]);
+    const __m128i low1 = _mm_unpacklo_epi32(row[2], row[3]);
+    const __m128i high0 = _mm_unpackhi_epi32(row[0], row[1]);
+    const __m128i high1 = _mm_unpackhi_epi32(row[2], row[3]);
+    const auto store = [&](std::int64_t at, __m128i four) {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to + at * width), four);
+    };
+    store(i, _mm_unpacklo_epi64(low0, low1));
+    store(i + 1, _mm_unpackhi_epi64(low0, low1));
+    store(i + 2, _mm_unpacklo_epi64(high0, high1));
+    store(i + 3, _mm_unpackhi_epi64(high0, high1));
+#else
+    for (std::int64_t j = i; j < i + 4; ++j) {
+        for (int r = 0; r < 4; ++r) to[j * width + r] = rows[r][j];
+    }
+#endif
+}
+
+// to[i * width + r] = item i of row r.
+void interleave(const std::int32_t* from, std::int64_t items, const std::int32_t* at,
+                std::int64_t first, int width, std::int32_t* to) {
+    const std::int32_t* rows[kTileRows];
     for (int r = 0; r < width; ++r) {
-        const Item* row = from + (at == nullptr ? first + r : at[first + r]) * items;
-        for (std::int64_t i = 0; i < items; ++i) to[i * width + r] = row[i];
+        rows[r] = from + (at == nullptr ? first + r : at[first + r]) * items;
+    }
+    int r = 0;
+    for (; r + 4 <= width; r += 4) {
+        std::int64_t i = 0;
+        for (; i + 4 <= items; i += 4) interleave_four(rows + r, i, width, to + r);
+        for (; i < items; ++i) {
+            for (int j = r; j < r + 4; ++j) to[i * width + j] = rows[j][i];
+        }
+    }
+    for (; r < width; ++r) {
+        for (std::int64_t i = 0; i < items; ++i) to[i * width + r] = rows[r][i];
     }
 }
 
 }  // namespace
-
-Tile Rounded::tile(std::int64_t row, std::int64_t col) const {
-    const int width = tile_rows(rows - row);
-    const std::int64_t sum_columns = cols / sum_items();
-    return {
-        .rows = width,
-        .codes = reinterpret_cast<const std::int8_t*>(codes + row * code_items() + col / 4 * width),
-        .scales = scales + row * scale_items() + col / form->group * width,
-        .sums = sums + row * sum_items() + col / sum_columns * width};
-}
 
 Rounded take_rounded(Queue& queue, const quant::IntegerForm& form, std::int64_t rows,
                      std::int64_t cols) {
@@ -176,8 +193,8 @@ void make_tiles(const Rounded& from, const std::int32_t* at, const Rounded& to, 
         const int width = tile_rows(to.rows - r);
         if (r >= begin) {
             interleave(from.codes, to.code_items(), at, r, width, to.codes + r * to.code_items());
-            interleave(from.scales, to.scale_items(), at, r, width,
-                       to.scales + r * to.scale_items());
+            interleave(reinterpret_cast<const std::int32_t*>(from.scales), to.scale_items(), at, r,
+                       width, reinterpret_cast<std::int32_t*>(to.scales + r * to.scale_items()));
             interleave(from.sums, to.sum_items(), at, r, width, to.sums + r * to.sum_items());
         }
         r += width;

@@ -26,9 +26,46 @@ struct Rounded {
     std::int64_t sum_items() const {
         return cols / form->part / (form->minima && form->has_parts() ? 2 : 1);
     }
-    // The tile from row `row` on, at column `col`.
-    Tile tile(std::int64_t row, std::int64_t col) const;
 };
+
+// The tiles of one panel's columns, from `col` on.
+class TilesAt {
+  public:
+    TilesAt(const Rounded& rounded, std::int64_t col)
+        : rounded_(rounded),
+          code_(col / 4),
+          scale_(col / rounded.form->group),
+          sum_(col * rounded.sum_items() / rounded.cols) {}
+
+    Tile from(std::int64_t row) const {
+        const int width = tile_rows(rounded_.rows - row);
+        const std::int32_t* codes = rounded_.codes + row * code_items_ + code_ * width;
+        return {.rows = width,
+                .codes = reinterpret_cast<const std::int8_t*>(codes),
+                .scales = rounded_.scales + row * scale_items_ + scale_ * width,
+                .sums = rounded_.sums + row * sum_items_ + sum_ * width};
+    }
+
+  private:
+    const Rounded& rounded_;
+    std::int64_t code_;
+    std::int64_t scale_;
+    std::int64_t sum_;
+    std::int64_t code_items_ = rounded_.code_items();
+    std::int64_t scale_items_ = rounded_.scale_items();
+    std::int64_t sum_items_ = rounded_.sum_items();
+};
+
+// One row, before it is rounded and where it goes, in rows; `n` values in whole groups.
+struct RowParts {
+    const float* x;
+    std::int64_t n;
+    bool transposed;
+    std::int8_t* codes;
+    float* scales;
+    std::int32_t* sums;
+};
+void round_row_avx512(const quant::IntegerForm& form, const RowParts& row);
 
 // Uninitialized, in memory of the queue.
 Rounded take_rounded(Queue& queue, const quant::IntegerForm& form, std::int64_t rows,

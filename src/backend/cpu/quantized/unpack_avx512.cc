@@ -209,8 +209,8 @@ STRATA_AVX512 void unpack_iq3_xxs(const quant::TypeInfo& type, const std::byte* 
 
 }  // namespace
 
-void multiply_avx512(const quant::IntegerForm& form, const Panel& panel, int columns,
-                     const Tile& tile, float* sum);
+void multiply_avx512(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
+                     const Tile& tile, float* sum, std::int64_t apart);
 
 Routine avx512_routine(quant::Type type) {
     Routine routine{.multiply = multiply_avx512};
