@@ -10,12 +10,6 @@
 namespace strata::cpu {
 namespace {
 
-constexpr std::int64_t kLine = 64;
-
-void prefetch(const std::byte* from, std::int64_t bytes) {
-    for (std::int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at, 0, 2);
-}
-
 // The rows of one panel, at the operand's first column; those past `count`, which must be there for
 // the kernels, are zeros in `copy`.
 const std::byte* panel_rows(const op::Weight& weight, std::int64_t first, std::int64_t count,
@@ -64,10 +58,10 @@ void multiply_rounded(const op::Weight& weight, std::int64_t first, std::int64_t
         const auto columns =
             static_cast<int>(std::min<std::int64_t>(kPanelCols, x.rounded.cols - col));
         const std::int64_t bytes = columns / type.block * type.block_bytes;
-        prefetch(next + count * (col / type.block * type.block_bytes), count * bytes);
         for (int p = 0; p < used; ++p) {
-            routine.unpack(type, rows[p], weight.row_bytes, columns, panels[p]);
+            routine.unpack(type, rows[p], weight.row_bytes, columns, next, panels[p]);
             rows[p] += bytes;
+            next += kPanelRows * bytes;
         }
         multiply_panels(routine, *type.integers, panels, used, columns, TilesAt(x.rounded, col),
                         x.rounded.rows, out);

@@ -40,10 +40,12 @@ STRATA_TARGET inline float finish(float* lane, const float* a, const float* b, s
     return lane[0];
 }
 
-// A x B dot products at once; A * B * kLanes partial sums should fit the registers.
+// A x B dot products at once; A * B * kLanes partial sums should fit the registers. Values of `a`
+// that lie `ahead` further on are asked for, unless that is 0.
 template <typename T, int A, int B>
-STRATA_TARGET inline void tile(const T* const* a, const float* const* b, std::int64_t n, float* out,
-                               std::int64_t step_a, std::int64_t step_b) {
+STRATA_TARGET inline void tile(const T* const* a, const float* const* b, std::int64_t n,
+                               std::int64_t ahead, float* out, std::int64_t step_a,
+                               std::int64_t step_b) {
     constexpr int kParts = kLanes / kWidth;
     Vector sum[A][B][kParts];
 #pragma GCC unroll 8
@@ -55,7 +57,12 @@ STRATA_TARGET inline void tile(const T* const* a, const float* const* b, std::in
         }
     }
     const std::int64_t whole = n / kLanes * kLanes;
+    constexpr std::int64_t kLine = 64 / sizeof(T);
     for (std::int64_t i = 0; i < whole; i += kLanes) {
+        if (ahead != 0 && i % kLine == 0) {
+#pragma GCC unroll 8
+            for (int r = 0; r < A; ++r) __builtin_prefetch(a[r] + ahead + i, 0, 2);
+        }
 #pragma GCC unroll 16
         for (int part = 0; part < kParts; ++part) {
             Vector right[B];
@@ -89,6 +96,7 @@ struct RowsOf {
     std::int64_t stride;
     std::int64_t count;
     const std::int32_t* at;
+    bool streamed;
 
     const T* row(std::int64_t i) const { return data + (at == nullptr ? i : at[i]) * stride; }
 };
@@ -97,15 +105,20 @@ template <typename T, int A, int B>
 STRATA_TARGET inline void column_of_tiles(const RowsOf<T>& a, const float* const* right,
                                           std::int64_t n, float* out, std::int64_t step_a,
                                           std::int64_t step_b) {
+    // Of memory that is read once, the tiles that follow; at least so many bytes ahead.
+    constexpr std::int64_t kAhead = 8192;
+    const auto bytes = static_cast<std::int64_t>(A * sizeof(T)) * a.stride;
+    const std::int64_t ahead =
+        a.streamed && bytes > 0 ? (kAhead + bytes - 1) / bytes * A * a.stride : 0;
     std::int64_t i = 0;
     for (; i + A <= a.count; i += A) {
         const T* left[A];
         for (int r = 0; r < A; ++r) left[r] = a.row(i + r);
-        tile<T, A, B>(left, right, n, out + i * step_a, step_a, step_b);
+        tile<T, A, B>(left, right, n, ahead, out + i * step_a, step_a, step_b);
     }
     for (; i < a.count; ++i) {
         const T* left = a.row(i);
-        tile<T, 1, B>(&left, right, n, out + i * step_a, step_a, step_b);
+        tile<T, 1, B>(&left, right, n, ahead, out + i * step_a, step_a, step_b);
     }
 }
 
@@ -128,13 +141,14 @@ template <int A, int B>
 STRATA_TARGET void stored_products(const StoredRows& a, const Rows& b, std::int64_t n, float* out,
                                    std::int64_t step_a, std::int64_t step_b) {
     if (a.type == quant::Type::bf16) {
-        const RowsOf<Bf16> rows{static_cast<const Bf16*>(a.data), a.stride, a.count, nullptr};
+        const RowsOf<Bf16> rows{static_cast<const Bf16*>(a.data), a.stride, a.count, nullptr, true};
         all_products<Bf16, A, B>(rows, b, n, out, step_a, step_b);
     } else if (a.type == quant::Type::f16) {
-        const RowsOf<Half> rows{static_cast<const Half*>(a.data), a.stride, a.count, nullptr};
+        const RowsOf<Half> rows{static_cast<const Half*>(a.data), a.stride, a.count, nullptr, true};
         all_products<Half, A, B>(rows, b, n, out, step_a, step_b);
     } else {
-        const RowsOf<Single> rows{static_cast<const Single*>(a.data), a.stride, a.count, nullptr};
+        const RowsOf<Single> rows{static_cast<const Single*>(a.data), a.stride, a.count, nullptr,
+                                  true};
         all_products<Single, A, B>(rows, b, n, out, step_a, step_b);
     }
 }
@@ -142,7 +156,8 @@ STRATA_TARGET void stored_products(const StoredRows& a, const Rows& b, std::int6
 template <int A, int B>
 STRATA_TARGET void float_products(const Rows& a, const Rows& b, std::int64_t n, float* out,
                                   std::int64_t step_a, std::int64_t step_b) {
-    const RowsOf<Single> rows{reinterpret_cast<const Single*>(a.data), a.stride, a.count, a.at};
+    const RowsOf<Single> rows{reinterpret_cast<const Single*>(a.data), a.stride, a.count, a.at,
+                              false};
     all_products<Single, A, B>(rows, b, n, out, step_a, step_b);
 }
 

@@ -86,8 +86,10 @@ void multiply_one(const quant::IntegerForm& form, const Panel& panel, int column
 }  // namespace
 
 void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
-                int columns, Panel& panel) {
-    for (int row = 0; row < kPanelRows; ++row) {
+                int columns, const std::byte* ahead, Panel& panel) {
+    const int bytes = columns / type.block * type.block_bytes;
+    for (int row = 0; row < kPanelRows; ++row, ahead += bytes) {
+        for (int at = 0; at < bytes; at += 64) __builtin_prefetch(ahead + at, 0, 2);
         const std::byte* block = rows + row * stride;
         for (int col = 0; col < columns; col += type.block, block += type.block_bytes) {
             quant::Integers integers;

@@ -47,9 +47,10 @@ constexpr int tile_rows(std::int64_t left) {
 // What an instruction set does for one type.
 struct Routine {
     // Fills a panel from kPanelRows rows, `stride` bytes apart, of `columns` columns in whole
-    // blocks.
+    // blocks. As many bytes are asked for from `ahead` on, step by step, so that memory is never
+    // idle.
     void (*unpack)(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
-                   int columns, Panel& panel) = nullptr;
+                   int columns, const std::byte* ahead, Panel& panel) = nullptr;
     // sum[p * apart + t * kPanelRows + r] += tile row t . row r of panel p, as op/weight.h says, for
     // one or two panels.
     void (*multiply)(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
@@ -62,7 +63,7 @@ Routine find_routine(quant::Type type, Instructions instructions);
 
 // The parts of find_routine.
 void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
-                int columns, Panel& panel);
+                int columns, const std::byte* ahead, Panel& panel);
 void multiply_scalar(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
                      const Tile& tile, float* sum, std::int64_t apart);
 Routine avx512_routine(quant::Type type);

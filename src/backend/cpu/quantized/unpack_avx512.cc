@@ -32,11 +32,12 @@ STRATA_AVX512_INLINE __m512i high_halves(__m512i bytes) {
 }
 
 STRATA_AVX512 void unpack_q8_0(const quant::TypeInfo&, const std::byte* rows, std::int64_t stride,
-                               int columns, Panel& panel) {
+                               int columns, const std::byte* ahead, Panel& panel) {
     constexpr int kBlockBytes = 34;
     const __m512i offsets = row_offsets(stride);
     const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
     for (int g = 0; g < columns / 32; ++g, rows += kBlockBytes) {
+        ahead = prefetch<kBlockBytes>(ahead);
         _mm512_store_ps(panel.scales[g], widen_halves(gather_rows(rows, offsets)));
 #pragma GCC unroll 2
         for (int half = 0; half < 2; ++half) {
@@ -74,21 +75,24 @@ STRATA_AVX512_INLINE void unpack_halves(const std::byte* rows, std::int64_t stri
 }
 
 STRATA_AVX512 void unpack_q4_0(const quant::TypeInfo&, const std::byte* rows, std::int64_t stride,
-                               int columns, Panel& panel) {
+                               int columns, const std::byte* ahead, Panel& panel) {
     constexpr int kBlockBytes = 18;
     const __m512i offsets = row_offsets(stride);
     for (int g = 0; g < columns / 32; ++g, rows += kBlockBytes) {
+        ahead = prefetch<kBlockBytes>(ahead);
         _mm512_store_ps(panel.scales[g], widen_halves(gather_rows(rows, offsets)));
         unpack_halves(rows + 2, stride, 8 * g, panel);
     }
 }
 
 STRATA_AVX512 void unpack_iq4_nl(const quant::TypeInfo& type, const std::byte* rows,
-                                 std::int64_t stride, int columns, Panel& panel) {
+                                 std::int64_t stride, int columns, const std::byte* ahead,
+                                 Panel& panel) {
     constexpr int kBlockBytes = 18;
     const __m512i offsets = row_offsets(stride);
     const __m512i table = spread_table(quant::kIq4Values.data(), type.integers->offset);
     for (int g = 0; g < columns / 32; ++g, rows += kBlockBytes) {
+        ahead = prefetch<kBlockBytes>(ahead);
         _mm512_store_ps(panel.scales[g], widen_halves(gather_rows(rows, offsets)));
         unpack_halves(rows + 2, stride, 8 * g, table, panel);
     }
@@ -96,11 +100,12 @@ STRATA_AVX512 void unpack_iq4_nl(const quant::TypeInfo& type, const std::byte* r
 
 // Eight bytes a lane pair give 32 codes of two bits: each result byte is a field of them.
 STRATA_AVX512 void unpack_q2_0(const quant::TypeInfo&, const std::byte* rows, std::int64_t stride,
-                               int columns, Panel& panel) {
+                               int columns, const std::byte* ahead, Panel& panel) {
     constexpr int kBlockBytes = 18;
     const __m512i offsets = row_offsets(stride);
     const __m512i mask = _mm512_set1_epi8(3);
     for (int g = 0; g < columns / 64; ++g, rows += kBlockBytes) {
+        ahead = prefetch<kBlockBytes>(ahead);
         _mm512_store_ps(panel.scales[g], widen_halves(gather_rows(rows, offsets)));
         __m512i bytes[4];
         load_columns(rows + 2, stride, bytes);
@@ -171,7 +176,8 @@ STRATA_AVX512_INLINE void unpack_vectors(const Iq3XxsTables& tables, __m512i num
 }
 
 STRATA_AVX512 void unpack_iq3_xxs(const quant::TypeInfo& type, const std::byte* rows,
-                                  std::int64_t stride, int, Panel& panel) {
+                                  std::int64_t stride, int, const std::byte* ahead, Panel& panel) {
+    constexpr int kBlockBytes = 98;
     const Iq3XxsTables& tables = iq3_xxs_tables();
     const __m512i offsets = row_offsets(stride);
     const __m512 scale = widen_halves(gather_rows(rows, offsets));
@@ -186,6 +192,7 @@ STRATA_AVX512 void unpack_iq3_xxs(const quant::TypeInfo& type, const std::byte* 
         __m512i rest[4];
         load_columns(rows + 66 + 16 * half, stride, rest);
         for (int i = 0; i < 4; i += 2) {
+            ahead = prefetch<kBlockBytes / 4 + 1>(ahead);
             __m512i numbers[4];
             load_columns(rows + 2 + 32 * half + 8 * i, stride, numbers);
 #pragma GCC unroll 2
