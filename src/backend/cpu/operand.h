@@ -54,9 +54,9 @@ struct Workspaces {
     MatrixView<float> all_sums;
 };
 
-// The products of `count` <= rows_together weight rows, panel by panel: that of row first + i with x[t]
-// at out[place_of(i, x.rows()) + t * kPanelRows]. The sums of a last panel that is not full are
-// overwritten whole.
+// The products of `count` <= rows_together weight rows, panel by panel: that of row first + i with
+// x[t] at out[place_of(i, x.rows()) + t * kPanelRows]. The sums of a last panel that is not full
+// are overwritten whole.
 constexpr std::int64_t place_of(std::int64_t i, std::int64_t input_rows) {
     return i / kPanelRows * input_rows * kPanelRows + i % kPanelRows;
 }

@@ -51,8 +51,8 @@ struct Routine {
     // idle.
     void (*unpack)(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
                    int columns, const std::byte* ahead, Panel& panel) = nullptr;
-    // sum[p * apart + t * kPanelRows + r] += tile row t . row r of panel p, as op/weight.h says, for
-    // one or two panels.
+    // sum[p * apart + t * kPanelRows + r] += tile row t . row r of panel p, as op/weight.h says,
+    // for one or two panels.
     void (*multiply)(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
                      const Tile& tile, float* sum, std::int64_t apart) = nullptr;
     // Whether the panel's columns are permuted: in each 16, column 4 i + j lies at 4 j + i.
