@@ -72,6 +72,9 @@ struct Sampling {
 // Error: a number that is out of range or not finite.
 Status check(const Sampling& sampling);
 
+// Error: too many stop strings, or one that is empty, too long or not UTF-8.
+Status check_stops(const std::vector<std::string>& stops);
+
 enum class Finish : std::uint8_t { stop, length, cancelled };
 
 struct Timings {

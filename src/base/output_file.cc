@@ -2,14 +2,19 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <limits>
+#include <system_error>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 
 namespace strata {
@@ -24,18 +29,47 @@ mode_t default_mode() {
     return 0666 & ~mask;
 }
 
+// Where `path` leads; a link to nowhere, or one of a circle, is its own last stop.
+std::string behind_links(const std::string& path) {
+    namespace fs = std::filesystem;
+    constexpr int kLinksMax = 40;  // as the system allows
+    fs::path at = path;
+    for (int i = 0; i < kLinksMax; ++i) {
+        std::error_code error;
+        const fs::path to = fs::read_symlink(at, error);
+        if (error) return at.string();
+        at = to.is_absolute() ? to : at.parent_path() / to;
+    }
+    return path;
+}
+
+// Bytes that the file's disk has for us; the most there can be where it does not say.
+std::uint64_t room_beside(int fd) {
+    struct statvfs info {};
+    constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+    if (::fstatvfs(fd, &info) != 0 || info.f_blocks == 0) return kMost;
+    return checked_mul(info.f_bavail, info.f_frsize).value_or(kMost);
+}
+
 }  // namespace
 
-Result<OutputFile> OutputFile::create(const std::string& path) {
+Result<OutputFile> OutputFile::create(const std::string& path, std::uint64_t bytes) {
     struct stat info {};
     if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
         return STRATA_ERROR("cannot write '", path, "': it exists and is not a regular file");
     }
-    std::string temporary = path + ".XXXXXX";
+    const std::string place = behind_links(path);
+    std::string temporary = place + ".XXXXXX";
     const int fd = ::mkstemp(temporary.data());
     if (fd < 0) return STRATA_ERROR("cannot write '", path, "': ", std::strerror(errno));
+    OutputFile file(place, std::move(temporary), fd);
     ::fchmod(fd, default_mode());
-    return OutputFile(path, std::move(temporary), fd);
+    const std::uint64_t room = room_beside(fd);
+    if (bytes > room) {
+        return STRATA_ERROR("cannot write '", path, "': it takes ", bytes,
+                            " bytes, and its disk has ", room, " free");
+    }
+    return file;
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept

@@ -12,10 +12,13 @@
 namespace strata {
 
 // Writes beside `path` and renames on commit(); destroyed before commit it leaves nothing behind.
-// Movable. After an error only destruction makes sense.
+// Where `path` is a symbolic link, all of this happens where it points, whether there is a file yet
+// or not. Movable. After an error only destruction makes sense.
 class OutputFile {
   public:
-    static Result<OutputFile> create(const std::string& path);
+    // `bytes`: how long the file will be at least. Errors: it cannot be written, or its disk has
+    // not that much room.
+    static Result<OutputFile> create(const std::string& path, std::uint64_t bytes = 0);
 
     OutputFile(OutputFile&& other) noexcept;
     OutputFile& operator=(OutputFile&& other) noexcept;

@@ -50,7 +50,7 @@ void tell(const std::string& message) {
 
 int ended(const Status& status) {
     if (status.ok()) return kDone;
-    if (!reader_gone()) tell(status.error().message);
+    tell(status.error().message);
     return kFailed;
 }
 
@@ -70,6 +70,22 @@ Used command_used(const CLI::App& app) {
     return used;
 }
 
+// What was wrong. Where a command is wanted and something else was found, CLI11 says only that one
+// is wanted.
+std::string what_is_wrong(const CLI::ParseError& error, const CLI::App& used) {
+    const std::vector<std::string> found = used.remaining();
+    if (error.get_name() != "RequiredError" || used.get_require_subcommand_min() == 0 ||
+        found.empty()) {
+        return error.what();
+    }
+    std::string names;
+    for (const CLI::App* command : used.get_subcommands(nullptr)) {
+        if (!names.empty()) names += ", ";
+        names += command->get_name();
+    }
+    return concat(quote(found.front()), " is no command, wanted one of ", names);
+}
+
 int parse_and_run(int argc, const char* const* argv) {
     CLI::App app("Strata runs Qwen3.8-Flash-Next and models of its architecture.", "strata");
     app.set_version_flag("--version", "strata " STRATA_VERSION);
@@ -86,7 +102,7 @@ int parse_and_run(int argc, const char* const* argv) {
     } catch (const CLI::ParseError& error) {
         const Used used = command_used(app);
         const std::string space = used.before.empty() ? "" : " ";
-        tell(concat(error.what(), " (", used.before, space, used.app->get_name(),
+        tell(concat(what_is_wrong(error, *used.app), " (", used.before, space, used.app->get_name(),
                     " --help tells more)"));
         return kWrongUse;
     }

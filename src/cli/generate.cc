@@ -107,8 +107,8 @@ Status run(const Generate& options) {
 }
 
 Status check_options(const Generate& options) {
-    for (const std::string& stop : options.stops) {
-        if (stop.empty()) return STRATA_ERROR("--stop is empty, and at least one byte is wanted");
+    if (const Status stops = check_stops(options.stops); !stops.ok()) {
+        return STRATA_ERROR("--stop: ", stops.error().message);
     }
     return Ok{};
 }

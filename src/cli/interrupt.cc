@@ -8,7 +8,7 @@ namespace {
 volatile std::sig_atomic_t noted = 0;
 
 void take(int signal) {
-    if (noted != 0) {
+    if (noted != 0 && signal != SIGXCPU) {
         std::signal(signal, SIG_DFL);
         std::raise(signal);
     }

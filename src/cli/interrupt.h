@@ -10,10 +10,12 @@
 
 namespace strata::cli {
 
-// While one lives, the first of `signals` is noted and the second ends the process. One at a time.
+// While one lives, the first of `signals` is noted and the second ends the process; that the time
+// for computing is up (SIGXCPU) is told every second, and only noted. One at a time.
 class Interrupt {
   public:
-    explicit Interrupt(std::initializer_list<int> signals = {SIGINT, SIGTERM, SIGHUP});
+    explicit Interrupt(std::initializer_list<int> signals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT,
+                                                             SIGXCPU});
     Interrupt(const Interrupt&) = delete;
     Interrupt& operator=(const Interrupt&) = delete;
     ~Interrupt();

@@ -56,13 +56,9 @@ std::optional<std::int64_t> unit_factor(std::string_view text) {
 bool digit(char c) { return c >= '0' && c <= '9'; }
 bool white(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-std::string range_text(IntegerRange range) {
-    if (range.max == INT64_MAX) return concat(range.min, " or more");
-    return concat(range.min, " to ", range.max);
-}
-
 Error out_of_range(std::string_view text, IntegerRange range) {
-    return STRATA_ERROR(quote(text), " is out of range: ", range_text(range), " is wanted");
+    return STRATA_ERROR(quote(text), " is out of range: ", range.min, " to ", range.max,
+                        " is wanted");
 }
 
 }  // namespace

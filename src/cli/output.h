@@ -12,7 +12,7 @@ namespace strata::cli {
 // All of `text` to standard output, at once. Error: it cannot be written.
 Status print(std::string_view text);
 
-// Whether print() failed because the reader has gone, which is nobody's mistake.
+// Whether print() failed because nobody reads standard output any more.
 bool reader_gone();
 
 // Text for a person, on standard error and only when it is a terminal.

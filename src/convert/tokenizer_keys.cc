@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "convert/fields.h"
 #include "convert/metadata.h"
+#include "tokenizer/tokenizer.h"
 #include "tokenizer/vocabulary.h"
 
 namespace strata::convert {
@@ -75,18 +76,31 @@ Result<NamedIds> set_vocabulary(const std::string& directory, const HfConfig& co
     if (!chat_template.empty()) vocabulary.chat_template = std::move(chat_template);
 
     set_vocabulary_keys(vocabulary, writer);
-    return NamedIds{vocabulary.eos_id, vocabulary.eot_id};
+    const NamedIds named{vocabulary.eos_id, vocabulary.eot_id};
+    const Result<Tokenizer> usable = Tokenizer::create(std::move(vocabulary));
+    if (!usable.ok()) return STRATA_ERROR(quote(path), ": ", usable.error().message);
+    return named;
 }
 
 Status set_sampling(const Fields& generation, gguf::Writer& writer) {
-    constexpr std::pair<const char*, const char*> kNumbers[] = {
-        {"temperature", "general.sampling.temp"},
-        {"top_p", "general.sampling.top_p"},
-        {"min_p", "general.sampling.min_p"},
-        {"repetition_penalty", "general.sampling.penalty_repeat"}};
-    for (const auto& [key, gguf_key] : kNumbers) {
+    // In the ranges in which a loaded file's must be.
+    struct Number {
+        const char* key;
+        const char* gguf_key;
+        double least;
+        double most;
+    };
+    constexpr Number kNumbers[] = {
+        {"temperature", "general.sampling.temp", 0, 1e6},
+        {"top_p", "general.sampling.top_p", 0, 1},
+        {"min_p", "general.sampling.min_p", 0, 1},
+        {"repetition_penalty", "general.sampling.penalty_repeat", 1e-6, 1e6}};
+    for (const auto& [key, gguf_key, least, most] : kNumbers) {
         if (!generation.has(key)) continue;
         STRATA_ASSIGN(const double value, generation.number(key));
+        if (value < least || value > most) {
+            return generation.wrong(key, concat(least, " to ", most));
+        }
         writer.set(gguf_key, Value::of(static_cast<float>(value)));
     }
     if (!generation.has("top_k")) return Ok{};

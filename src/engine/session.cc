@@ -8,6 +8,11 @@
 #include "engine/text_out.h"
 
 namespace strata {
+
+Status check_stops(const std::vector<std::string>& stops) {
+    STRATA_TRY(StopMatcher::create(stops));
+    return Ok{};
+}
 namespace {
 
 bool begins_with(std::span<const std::int32_t> whole, std::span<const std::int32_t> part) {

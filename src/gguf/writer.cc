@@ -121,8 +121,9 @@ std::string Writer::header() const {
 Status Writer::begin(const std::string& path) {
     STRATA_CHECK(!out_);
     STRATA_TRY(check_keys());
-    STRATA_ASSIGN(out_, OutputFile::create(path));
-    return out_->write(header());
+    const std::string all_but_data = header();
+    STRATA_ASSIGN(out_, OutputFile::create(path, all_but_data.size() + data_bytes_));
+    return out_->write(all_but_data);
 }
 
 Status Writer::write_tensor_data(std::span<const std::byte> bytes) {

@@ -32,7 +32,8 @@ class Writer {
                       std::span<const std::uint64_t> shape);
 
     // Opens `path` and writes everything but the data. Errors: a key that is empty or too long, a
-    // general.alignment other than 32, the file cannot be written.
+    // general.alignment other than 32, the file cannot be written, its disk has no room for all of
+    // it.
     Status begin(const std::string& path);
     // The next bytes of the tensor data: a tensor may come in pieces, and a piece may not reach
     // into the next tensor. Errors: more bytes than declared, the file cannot be written.

@@ -1,9 +1,11 @@
 #include "safetensors/header.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -114,6 +116,30 @@ Result<Tensor> read_tensor(const std::string& path, const std::string& name, con
     return tensor;
 }
 
+// Error: bytes of `data` that no tensor has, or that two have. A header whose length is off by some
+// bytes shifts all data, and is seen only here.
+Status check_layout(const std::string& path, const std::vector<Tensor>& tensors,
+                    std::span<const std::byte> data) {
+    std::vector<const Tensor*> in_order;
+    for (const Tensor& tensor : tensors) in_order.push_back(&tensor);
+    std::stable_sort(in_order.begin(), in_order.end(), [](const Tensor* a, const Tensor* b) {
+        const auto key = [](const Tensor& t) { return std::pair(t.data.data(), t.data.size()); };
+        return key(*a) < key(*b);
+    });
+    std::uint64_t end = 0;
+    for (const Tensor* tensor : in_order) {
+        const auto begin = static_cast<std::uint64_t>(tensor->data.data() - data.data());
+        if (begin != end) {
+            return STRATA_ERROR(quote(path), ": tensor ", quote(tensor->name), " begins at byte ",
+                                begin, " of the data, wanted ", end, ", where the one before ends");
+        }
+        end += tensor->data.size();
+    }
+    if (end == data.size()) return Ok{};
+    return STRATA_ERROR(quote(path), " has ", data.size(),
+                        " bytes of data, and its tensors end at ", end);
+}
+
 }  // namespace
 
 Result<std::vector<Tensor>> parse_file(const std::string& path, std::span<const std::byte> bytes) {
@@ -141,6 +167,7 @@ Result<std::vector<Tensor>> parse_file(const std::string& path, std::span<const 
         STRATA_ASSIGN(Tensor tensor, read_tensor(path, name, entry, data));
         tensors.push_back(std::move(tensor));
     }
+    STRATA_TRY(check_layout(path, tensors, data));
     return tensors;
 }
 

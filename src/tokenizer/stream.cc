@@ -66,17 +66,18 @@ std::string to_utf8(std::string_view bytes) {
 
 Result<StopMatcher> StopMatcher::create(std::vector<std::string> stops) {
     if (stops.size() > kStopStringsMax) {
-        return STRATA_ERROR("There are ", stops.size(), " stop strings; the limit is ",
-                            kStopStringsMax, ".");
+        return STRATA_ERROR("there are ", stops.size(), " stop strings, wanted at most ",
+                            kStopStringsMax);
     }
     StopMatcher matcher;
     for (std::size_t i = 0; i < stops.size(); ++i) {
         const std::size_t bytes = stops[i].size();
         if (bytes == 0 || bytes > kStopStringBytesMax) {
-            return STRATA_ERROR("Stop string ", i, " has ", bytes, " bytes; it may have 1 to ",
-                                kStopStringBytesMax, ".");
+            return STRATA_ERROR("stop string ", i, " has ", bytes, " bytes, wanted 1 to ",
+                                kStopStringBytesMax);
         }
-        if (!is_utf8(stops[i])) return STRATA_ERROR("Stop string ", i, " is not UTF-8.");
+        if (!is_utf8(stops[i]))
+            return STRATA_ERROR("stop string ", i, " is ", quote(stops[i]), ", wanted UTF-8");
         auto fail = borders(stops[i]);
         matcher.stops_.push_back({std::move(stops[i]), std::move(fail), 0});
     }

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <filesystem>
 #include <utility>
 
 #include "tests/support/temp_dir.h"
@@ -47,6 +48,39 @@ TEST(OutputFile, one_write_of_many_megabytes_arrives_whole) {
     ASSERT_TRUE(out->write("tail").ok());
     ASSERT_TRUE(out->commit().ok());
     EXPECT_EQ(read_file(dir / "out.bin"), "head" + wanted + "tail");
+}
+
+TEST(OutputFile, a_symbolic_link_stays_one_and_the_file_appears_where_it_points) {
+    const TempDir dir;
+    std::filesystem::create_directory(dir / "far");
+    std::filesystem::create_symlink("far/new.bin", dir / "dangling");
+    std::filesystem::create_symlink(dir / "far/old.bin", dir / "far/inner");
+    std::filesystem::create_symlink("far/inner", dir / "chain");
+    write_file(dir / "far/old.bin", "old");
+    for (const char* link : {"dangling", "chain"}) {
+        auto out = OutputFile::create(dir / link);
+        ASSERT_TRUE(out.ok()) << out.error().message;
+        ASSERT_TRUE(out->write("new").ok());
+        ASSERT_TRUE(out->commit().ok());
+        EXPECT_TRUE(std::filesystem::is_symlink(dir / link));
+    }
+    EXPECT_EQ(read_file(dir / "far/new.bin"), "new");
+    EXPECT_EQ(read_file(dir / "far/old.bin"), "new");
+    std::filesystem::create_symlink("b", dir / "a");
+    std::filesystem::create_symlink("a", dir / "b");
+    auto circle = OutputFile::create(dir / "a");
+    EXPECT_TRUE(!circle.ok() || circle->commit().ok());
+}
+
+TEST(OutputFile, a_file_for_which_its_disk_has_no_room_is_refused_before_it_is_written) {
+    const TempDir dir;
+    const auto out = OutputFile::create(dir / "out.bin", std::uint64_t{1} << 62);
+    ASSERT_FALSE(out.ok());
+    EXPECT_NE(out.error().message.find("4611686018427387904 bytes"), std::string::npos)
+        << out.error().message;
+    EXPECT_NE(out.error().message.find(" free"), std::string::npos);
+    EXPECT_TRUE(dir.names().empty());
+    EXPECT_TRUE(OutputFile::create(dir / "out.bin", 1000).ok());
 }
 
 TEST(OutputFile, nothing_stays_behind_without_a_commit) {

@@ -151,6 +151,14 @@ TEST(Use, window_rows_and_confidence_have_their_ranges) {
                      "--anchor");
 }
 
+TEST(Use, a_command_that_is_none_is_named_beside_those_there_are) {
+    expect_wrong_use(run_strata({"generat", "-m", "x"}), "'generat' is no command, wanted one of");
+    expect_wrong_use(run_strata({"bench", "speed"}), "'speed' is no command, wanted one of decode");
+    expect_wrong_use(run_strata({"generate", "-m", "x", "-p", "x", "--stop", "\xff"}), "UTF-8");
+    expect_wrong_use(run_strata({"generate", "-m", "x", "-p", "x", "-n", "99999999999999999999"}),
+                     "0 to 9223372036854775807");
+}
+
 TEST(Use, a_list_of_tokens_says_which_item_is_wrong) {
     const TempDir directory;
     write_file(directory / "ids", "1\n2\nthree\n");

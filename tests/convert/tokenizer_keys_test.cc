@@ -60,6 +60,23 @@ TEST_F(ConvertTokenizer, sampling_defaults_are_kept_under_the_keys_that_llama_cp
     EXPECT_EQ(file.find("general.sampling.penalty_repeat")->as_float(), 1.125);
 }
 
+TEST_F(ConvertTokenizer, what_loading_the_file_would_refuse_is_refused_here) {
+    const ConvertCase made(checkpoint(37));
+    for (const char* bad : {R"({"temperature": -0.5})", R"({"top_p": 1.5})", R"({"min_p": 2})",
+                            R"({"repetition_penalty": 0})"}) {
+        write_file(made.input() + "/generation_config.json", bad);
+        EXPECT_TRUE(says(made.error(), "generation_config.json")) << bad;
+    }
+    const ConvertCase lacking(checkpoint(1200));
+    std::string json = tokenizer_;
+    // The token of the byte 'z' becomes one of two characters that nothing merges to.
+    const std::string token = "\"z\":";
+    ASSERT_NE(json.find(token), std::string::npos);
+    json.replace(json.find(token), token.size(), "\"z~~\":");
+    write_file(lacking.input() + "/tokenizer.json", json);
+    EXPECT_TRUE(says(lacking.error(), "tokenizer.json"));
+}
+
 TEST_F(ConvertTokenizer, generation_settings_that_are_anything_are_errors) {
     const ConvertCase made(checkpoint(37));
     for (const char* text : {"", "[]", "{\"eos_token_id\": 37}", "{\"eos_token_id\": \"a\"}",

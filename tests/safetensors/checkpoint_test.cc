@@ -166,6 +166,31 @@ TEST(Safetensors, a_header_length_beyond_the_file_or_the_limit_is_refused) {
     expect_error(dir.path(), {"5 bytes"});
 }
 
+TEST(Safetensors, data_that_no_tensor_or_two_tensors_have_is_refused) {
+    const TempDir dir;
+    const auto refused = [&](const std::string& bytes, const std::string& part) {
+        write_file(dir / "model.safetensors", bytes);
+        expect_error(dir.path(), {part});
+    };
+    refused(tiny_safetensors() + "x", "its tensors end at 47");
+    const auto two = [](const char* offsets, std::size_t bytes) {
+        return raw_safetensors(
+            std::string(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},)"
+                        R"("b":{"dtype":"U8","shape":[4],"data_offsets":)") +
+                offsets + "}}",
+            std::string(bytes, 'x'));
+    };
+    refused(two("[5,9]", 9), "begins at byte 5 of the data, wanted 4");
+    refused(two("[3,7]", 7), "begins at byte 3 of the data, wanted 4");
+    // A header that claims the first byte of the data: blanks may follow JSON.
+    std::string longer = two("[4,8]", 8);
+    ++longer[0];
+    longer[longer.size() - 8] = ' ';
+    refused(longer, "'b'");
+    write_file(dir / "model.safetensors", two("[4,8]", 8));
+    EXPECT_TRUE(Checkpoint::open(dir.path()).ok());
+}
+
 TEST(Safetensors, a_malformed_description_is_named) {
     expect_header_error("", {"malformed"});
     expect_header_error("[]", {"not a JSON object"});
