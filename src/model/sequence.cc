@@ -13,6 +13,9 @@ namespace {
 
 constexpr char kMagic[8] = {'s', 't', 'r', 'a', 't', 'a', 'S', '1'};
 
+// Tokens that a sequence can hold without another allocation; untouched memory costs nothing.
+constexpr std::int64_t kTokensReserved = std::int64_t{1} << 20;
+
 template <typename T>
 void append(std::string& out, T value) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -99,6 +102,7 @@ Result<Sequence> Sequence::create(const Config& config, device::Device& device,
                             " tokens: ", memory.error().message);
     }
     sequence.memory_ = std::move(memory).value();
+    sequence.tokens_.reserve(static_cast<std::size_t>(std::min(options.context, kTokensReserved)));
     device::Carver carver(sequence.memory_.data());
     sequence.lay_out(carver);
     return sequence;
