@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -47,6 +48,14 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     return *this;
+}
+
+void expect_scattered_reads(std::span<const std::byte> mapped) {
+    const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    // Pages that lie in it whole: those at its ends belong to others too.
+    const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page;
+    const auto end = reinterpret_cast<std::uintptr_t>(mapped.data() + mapped.size()) / page * page;
+    if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_RANDOM);
 }
 
 MappedFile::~MappedFile() {

@@ -34,4 +34,8 @@ class MappedFile {
     std::size_t size_ = 0;
 };
 
+// Tells the system that what lies next to a byte read of `mapped`, a part of a mapped file, is not
+// worth fetching with it. Changes the speed alone.
+void expect_scattered_reads(std::span<const std::byte> mapped);
+
 }  // namespace strata

@@ -3,9 +3,9 @@
 namespace strata::model {
 
 Workspace Workspace::first_rows(std::int64_t rows) const {
-    return {residual.first_rows(rows), x.first_rows(rows),     y.first_rows(rows),
-            inject.first_rows(rows),   ngram.first_rows(rows), ngram_rows.first_rows(rows),
-            {tokens.data, rows},       chosen.first_rows(rows)};
+    return {residual.first_rows(rows), x.first_rows(rows),      y.first_rows(rows),
+            inject.first_rows(rows),   ngram.first_rows(rows),  ngram_rows.first_rows(rows),
+            {tokens.data, rows},       chosen.first_rows(rows), ngram_table};
 }
 
 void Forward::embed() {
@@ -34,7 +34,7 @@ void Forward::read(const HyperConnectionWeights& weights) {
 
 void Forward::add_ngram(NgramState& state, Mode mode) {
     const NgramWeights& w = *weights_.ngram;
-    ops_.ngram_gather({w.table, work_.ngram_rows, work_.ngram}, queue_);
+    ops_.ngram_gather({work_.ngram_table, work_.ngram_rows, work_.ngram}, queue_);
     op::NgramMix mix;
     mix.e = work_.ngram;
     mix.residual = work_.residual;

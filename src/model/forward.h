@@ -15,14 +15,15 @@ namespace strata::model {
 
 // Memory that a pass writes, for up to `rows` rows. Row r of every view is row r of the pass.
 struct Workspace {
-    MatrixView<float> residual;  // [rows, S*D]
-    MatrixView<float> x;         // [rows, D]: what a block reads
-    MatrixView<float> y;         // [rows, D]: what a block gives
-    MatrixView<float> inject;    // [rows, S]: how much of y each stream gets
-    MatrixView<float> ngram;     // [rows, DE]
-    MatrixView<std::int64_t> ngram_rows;
+    MatrixView<float> residual;           // [rows, S*D]
+    MatrixView<float> x;                  // [rows, D]: what a block reads
+    MatrixView<float> y;                  // [rows, D]: what a block gives
+    MatrixView<float> inject;             // [rows, S]: how much of y each stream gets
+    MatrixView<float> ngram;              // [rows, DE]
+    MatrixView<std::int64_t> ngram_rows;  // of ngram_table
     VectorView<std::int32_t> tokens;
     MatrixView<std::int32_t> chosen;  // [rows, k]: the experts of a layer, where they are asked for
+    op::Weight ngram_table;           // the model's, or the rows of it that were read
 
     Workspace first_rows(std::int64_t rows) const;
 };

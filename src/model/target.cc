@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -32,15 +33,32 @@ float softmax_probability(const float* logits, std::int64_t count, std::int64_t 
 }  // namespace
 
 Result<std::unique_ptr<Target>> Target::load(gguf::File file, device::Device& device,
-                                             const op::Table& ops, std::int64_t rows_max) {
+                                             const op::Table& ops, std::int64_t rows_max,
+                                             const NgramOptions& ngram) {
     STRATA_CHECK(rows_max >= 1);
     std::unique_ptr<Target> target(new Target(std::move(file), device, ops));
     STRATA_ASSIGN(target->config_, config_from_gguf(target->file_));
     target->queue_ = device.make_queue();
     STRATA_ASSIGN(target->weights_,
                   Weights::bind(target->file_, target->config_, device, *target->queue_));
+    STRATA_TRY(target->open_ngram(ngram, rows_max));
     STRATA_TRY(target->prepare(rows_max));
     return target;
+}
+
+Status Target::open_ngram(const NgramOptions& options, std::int64_t rows_max) {
+    if (!config_.ngram.present()) return Ok{};
+    const NgramWeights& weights = *weights_.ngram;
+    work_.ngram_table = weights.table;
+    const auto bytes = static_cast<std::uint64_t>(weights.table.rows) *
+                       static_cast<std::uint64_t>(weights.table.row_bytes);
+    const std::uint64_t cache =
+        options.cache_bytes.value_or(bytes > kNgramMappedBytes ? kNgramCacheBytes : 0);
+    if (cache == 0) return Ok{};
+    const std::int64_t request = rows_max * config_.ngram.heads();
+    STRATA_ASSIGN(ngram_reader_, RowReader::open(weights.stored, request, cache, options.method));
+    ngram_read_.resize(static_cast<std::size_t>(request * weights.table.row_bytes));
+    return Ok{};
 }
 
 Status Target::prepare(std::int64_t rows_max) {
@@ -58,6 +76,7 @@ Status Target::prepare(std::int64_t rows_max) {
         work_.ngram_rows = pieces.matrix<std::int64_t>(rows_max, heads);
         work_.tokens = pieces.vector<std::int32_t>(rows_max);
         work_.chosen = pieces.matrix<std::int32_t>(rows_max, config_.experts_active);
+        device_ngram_ = pieces.take_bytes(static_cast<std::int64_t>(ngram_read_.size()), 1);
         device_logits_ =
             pieces.matrix<float>(std::min(rows_max, kWindowRowsMax), config_.vocabulary);
         device_mean_ = pieces.matrix<float>(rows_max, config_.hidden);
@@ -72,6 +91,14 @@ Status Target::prepare(std::int64_t rows_max) {
     device_->upload(*queue_, reinterpret_cast<std::byte*>(device_frequencies.data),
                     std::as_bytes(std::span(frequencies)));
     inverse_frequency_ = device_frequencies.data;
+    if (ngram_reader_ != nullptr) {
+        // The rows of a step lie in the order in which they are wanted.
+        ngram_rows_.resize(static_cast<std::size_t>(work_.ngram_rows.size()));
+        std::iota(ngram_rows_.begin(), ngram_rows_.end(), std::int64_t{0});
+        upload_ngram_rows();
+        work_.ngram_table.data = device_ngram_;
+        work_.ngram_table.rows = work_.ngram_rows.size();
+    }
     return Ok{};
 }
 
@@ -111,11 +138,29 @@ void Target::upload_tokens(std::span<const std::int32_t> tokens) {
                     std::as_bytes(tokens));
 }
 
-void Target::upload_ngram_rows(const Sequence& sequence, std::span<const std::int32_t> tokens) {
-    if (!config_.ngram.present()) return;
-    ngram_rows(config_.ngram, sequence.tokens(), tokens, ngram_rows_);
+void Target::upload_ngram_rows() {
     device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.ngram_rows.data),
                     std::as_bytes(std::span(ngram_rows_)));
+}
+
+void Target::find_ngram_rows(const Sequence& sequence, std::span<const std::int32_t> tokens) {
+    if (!config_.ngram.present()) return;
+    ngram_rows(config_.ngram, sequence.tokens(), tokens, ngram_rows_);
+    if (ngram_reader_ == nullptr) {
+        upload_ngram_rows();
+    } else {
+        ngram_reader_->start(ngram_rows_);
+    }
+}
+
+// Waits for what find_ngram_rows started to read.
+Status Target::bring_ngram_rows() {
+    if (ngram_reader_ == nullptr) return Ok{};
+    STRATA_TRY(ngram_reader_->finish(ngram_read_.data()));
+    const std::size_t bytes =
+        ngram_rows_.size() * static_cast<std::size_t>(work_.ngram_table.row_bytes);
+    device_->upload(*queue_, device_ngram_, std::span<const std::byte>(ngram_read_).first(bytes));
+    return Ok{};
 }
 
 Forward Target::forward(const Workspace& work, std::int64_t first) {
@@ -126,9 +171,9 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     STRATA_TRY(check_step(sequence, request));
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     upload_tokens(request.tokens);
-    upload_ngram_rows(sequence, request.tokens);
+    find_ngram_rows(sequence, request.tokens);
     Forward pass = forward(work_.first_rows(rows), sequence.length());
-    run_layers(sequence, pass, request);
+    STRATA_TRY(run_layers(sequence, pass, request));
 
     logits_.clear();
     const bool whole = request.residual || sequence.options().mtp;
@@ -151,7 +196,7 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
          config_.experts_active}};
 }
 
-void Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& request) {
+Status Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& request) {
     const Forward::Mode mode{request.form, request.window};
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     const auto wanted = static_cast<std::int64_t>(request.feature_layers.size());
@@ -163,7 +208,10 @@ void Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& re
     pass.embed();
     for (std::int64_t l = 0; l < config_.layers; ++l) {
         const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(l)];
-        if (l == config_.ngram.layer) pass.add_ngram(sequence.ngram_, mode);
+        if (l == config_.ngram.layer) {
+            STRATA_TRY(bring_ngram_rows());
+            pass.add_ngram(sequence.ngram_, mode);
+        }
         if (layer.attention) {
             pass.attention(layer, *attention++, mode.traced);
         } else {
@@ -177,6 +225,7 @@ void Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& re
             }
         }
     }
+    return Ok{};
 }
 
 void Target::take_feature(Forward& pass, std::int64_t index, std::int64_t rows,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "gguf/reader.h"
 #include "model/config.h"
 #include "model/forward.h"
+#include "model/row_reader.h"
 #include "model/sequence.h"
 #include "model/weights.h"
 #include "op/table.h"
@@ -18,6 +20,18 @@
 namespace strata::model {
 
 enum class LogitRows : std::uint8_t { none, last, all };
+
+// How rows of the n-gram table are had.
+struct NgramOptions {
+    // Of rows read from the file and kept. 0: the table is mapped and read in place. Nothing: 0 for
+    // tables of at most kNgramMappedBytes, else kNgramCacheBytes.
+    std::optional<std::uint64_t> cache_bytes = std::nullopt;
+    ReadMethod method = ReadMethod::automatic;
+};
+
+// Tables up to this size stay in memory beside the weights of the models that have them.
+inline constexpr std::uint64_t kNgramMappedBytes = std::uint64_t{4} << 30;
+inline constexpr std::uint64_t kNgramCacheBytes = std::uint64_t{64} << 20;
 
 struct StepRequest {
     std::span<const std::int32_t> tokens;  // at least 1, at most rows_max()
@@ -63,7 +77,8 @@ class Target {
   public:
     // `device` and its `ops` outlive the target. `rows_max` bounds the rows of a step.
     static Result<std::unique_ptr<Target>> load(gguf::File file, device::Device& device,
-                                                const op::Table& ops, std::int64_t rows_max);
+                                                const op::Table& ops, std::int64_t rows_max,
+                                                const NgramOptions& ngram = {});
 
     const Config& config() const { return config_; }
     const gguf::File& file() const { return file_; }
@@ -78,8 +93,14 @@ class Target {
         return sequence.restore(*queue_, saved);
     }
 
+    // Of the n-gram table's rows; all 0 where the table is mapped.
+    RowCounters ngram_counters() const {
+        return ngram_reader_ == nullptr ? RowCounters{} : ngram_reader_->counters();
+    }
+
     // Runs rows after the committed ones. Errors, which leave the sequence as it was: a token
-    // outside the vocabulary, too many rows, no room in the context.
+    // outside the vocabulary, too many rows, no room in the context, a row of the n-gram table that
+    // cannot be read.
     Result<StepResult> step(Sequence& sequence, const StepRequest& request);
     // Keeps the first `rows` rows of the step; 0 <= rows <= T, and T if it was no window. With MTP
     // kept up to date it runs the layer's cells whose next token has become known, and where
@@ -100,13 +121,16 @@ class Target {
     Target(gguf::File file, device::Device& device, const op::Table& ops)
         : file_(std::move(file)), device_(&device), ops_(ops) {}
 
+    Status open_ngram(const NgramOptions& options, std::int64_t rows_max);
     Status prepare(std::int64_t rows_max);
     Status check_step(const Sequence& sequence, const StepRequest& request) const;
     Status check_token(std::int32_t token) const;
     void upload_tokens(std::span<const std::int32_t> tokens);
-    void upload_ngram_rows(const Sequence& sequence, std::span<const std::int32_t> tokens);
+    void upload_ngram_rows();
+    void find_ngram_rows(const Sequence& sequence, std::span<const std::int32_t> tokens);
+    Status bring_ngram_rows();
     Forward forward(const Workspace& work, std::int64_t first);
-    void run_layers(Sequence& sequence, Forward& pass, const StepRequest& request);
+    Status run_layers(Sequence& sequence, Forward& pass, const StepRequest& request);
     void take_feature(Forward& pass, std::int64_t index, std::int64_t rows, std::int64_t layers);
     void take_residual(std::int64_t rows);
     void take_chosen(std::int64_t rows);
@@ -130,7 +154,10 @@ class Target {
     MatrixView<float> device_logits_;  // [kWindowRowsMax, V]
     MatrixView<float> device_mean_;    // [rows_max, D]
     const double* inverse_frequency_ = nullptr;
+    std::unique_ptr<RowReader> ngram_reader_;  // null: the table is mapped
     std::vector<std::int64_t> ngram_rows_;
+    std::vector<std::byte> ngram_read_;  // the rows of a step, as stored
+    std::byte* device_ngram_ = nullptr;  // likewise
     std::vector<float> logits_;
     std::vector<float> features_;
     std::vector<float> mean_;

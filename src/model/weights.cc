@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/mapped_file.h"
 #include "base/text.h"
 #include "model/tensors.h"
 
@@ -179,6 +180,12 @@ Status Binder::layer(std::int64_t block, LayerWeights& w) {
 Status Binder::ngram(NgramWeights& w) {
     prefix_.clear();
     STRATA_TRY(matrix("per_layer_token_embd.weight", w.table));
+    STRATA_ASSIGN(const gguf::Tensor* table, tensor("per_layer_token_embd.weight"));
+    expect_scattered_reads(table->data);
+    w.stored = {.path = file_.paths()[table->shard],
+                .offset = table->offset,
+                .rows = w.table.rows,
+                .row_bytes = w.table.row_bytes};
     prefix_ = block_name(config_.ngram.layer, "");
     STRATA_TRY(matrix("ple_key.weight", w.key));
     STRATA_TRY(matrix("ple_value.weight", w.value));

@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "gguf/reader.h"
 #include "model/config.h"
+#include "model/row_reader.h"
 #include "op/experts.h"
 #include "op/weight.h"
 
@@ -64,6 +65,7 @@ struct LayerWeights {
 
 struct NgramWeights {
     op::Weight table;
+    StoredTable stored;  // the same, in its file
     op::Weight key;
     op::Weight value;
     op::Gain norm_key = nullptr;

@@ -27,7 +27,7 @@ TinyTarget::TinyTarget(const Options& options) : path_(folder_ / "tiny.gguf") {
     must(synth::synthesize(synth));
     backend_ = must(make_cpu_backend({options.threads}));
     target_ = must(model::Target::load(must(gguf::File::open(path_)), *backend_.device,
-                                       backend_.ops, options.rows_max));
+                                       backend_.ops, options.rows_max, options.ngram));
 }
 
 model::Sequence TinyTarget::sequence(bool mtp, std::int64_t context, op::CacheType cache) {

@@ -26,6 +26,7 @@ class TinyTarget {
         quant::Type type = quant::Type::bf16;
         int threads = 1;
         std::int64_t rows_max = 64;
+        model::NgramOptions ngram = {};
     };
     explicit TinyTarget(const Options& options);
     TinyTarget() : TinyTarget(Options{}) {}
