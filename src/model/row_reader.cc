@@ -22,17 +22,18 @@ Result<std::unique_ptr<RowReader>> RowReader::open(const StoredTable& table,
         2 * request_max,
         static_cast<std::int64_t>(std::min<std::uint64_t>(fit, static_cast<std::uint64_t>(most))));
     const auto bytes = static_cast<std::size_t>(slots) * static_cast<std::size_t>(table.row_bytes);
-    // Uninitialized: slots that are never used take no memory.
-    std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[bytes]);
-    if (memory == nullptr) {
+    Memory memory;
+    try {
+        memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    } catch (const std::bad_alloc&) {
         return STRATA_ERROR("no room for ", bytes, " bytes of rows of ", quote(table.path));
     }
     return std::unique_ptr<RowReader>(
         new RowReader(table, slots, std::move(memory), std::move(reader)));
 }
 
-RowReader::RowReader(const StoredTable& table, std::int64_t slots,
-                     std::unique_ptr<std::byte[]> memory, std::unique_ptr<BatchReader> reader)
+RowReader::RowReader(const StoredTable& table, std::int64_t slots, Memory memory,
+                     std::unique_ptr<BatchReader> reader)
     : table_(table), memory_(std::move(memory)), reader_(std::move(reader)), cache_(slots) {}
 
 void RowReader::start(std::span<const std::int64_t> rows) {

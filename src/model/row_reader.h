@@ -47,13 +47,16 @@ class RowReader {
     ReadMethod method() const { return reader_->method(); }
 
   private:
-    RowReader(const StoredTable& table, std::int64_t slots, std::unique_ptr<std::byte[]> memory,
+    // Uninitialized: slots that are never used take no memory.
+    using Memory = std::unique_ptr<std::byte[]>;
+
+    RowReader(const StoredTable& table, std::int64_t slots, Memory memory,
               std::unique_ptr<BatchReader> reader);
 
     std::byte* slot(std::int64_t i) { return memory_.get() + i * table_.row_bytes; }
 
     const StoredTable table_;
-    std::unique_ptr<std::byte[]> memory_;  // of the slots
+    Memory memory_;                        // of the slots
     std::unique_ptr<BatchReader> reader_;  // ends before the memory that it fills
     RowCache cache_;
     std::vector<std::int64_t> wanted_;  // slots of the rows of the last start
