@@ -151,6 +151,8 @@ TEST(OutputHead, matches_the_oracle_at_widths_that_no_power_divides) {
     for (const quant::Type type : {quant::Type::f32, quant::Type::f16, quant::Type::bf16}) {
         for (const std::int64_t width : {1, 2, 7, 15, 31, 33, 127}) {
             check_head(random_weight(random, type, 5, width), random.floats(3 * width, -2, 2));
+            // Enough of both for the kernels of prompts, and no multiple of what they take at once.
+            check_head(random_weight(random, type, 45, width), random.floats(40 * width, -2, 2));
         }
     }
 }

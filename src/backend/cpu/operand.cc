@@ -68,16 +68,31 @@ void multiply_rounded(const op::Weight& weight, std::int64_t first, std::int64_t
     }
 }
 
+StoredRows stored_rows(const op::Weight& weight, std::int64_t first, std::int64_t count,
+                       const Operand& x) {
+    const std::int64_t bytes = x.first_column * quant::info(weight.type).block_bytes;
+    return {.data = weight.row(first) + bytes,
+            .type = weight.type,
+            .stride = weight.cols,
+            .count = count};
+}
+
+// Null where few rows, or the instructions, make it not worth the while.
+const float* pack_rows(Queue& queue, const Rows& x, std::int64_t cols) {
+    if (x.count < kManyInputRows || queue.instructions() != Instructions::avx512) return nullptr;
+    float* packed = queue.take<float>(packed_size(x.count, cols));
+    const std::int64_t tiles = (x.count + kPackedTile - 1) / kPackedTile;
+    queue.split(tiles, kPackedTile * cols, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t tile = begin; tile < end; ++tile) pack_tile(x, tile, cols, packed);
+    });
+    return packed;
+}
+
 // At most one panel.
 void multiply_plain(const op::Weight& weight, std::int64_t first, std::int64_t count,
                     const Operand& x, Instructions instructions, float* decoded, float* out) {
-    const std::byte* data = weight.row(first);
     if (!rounds_input(weight.type)) {
-        const quant::TypeInfo& type = quant::info(weight.type);
-        const StoredRows rows{.data = data + x.first_column * type.block_bytes,
-                              .type = weight.type,
-                              .stride = weight.cols,
-                              .count = count};
+        const StoredRows rows = stored_rows(weight, first, count, x);
         products(rows, x.plain, x.cols, instructions, out, 1, kPanelRows);
         return;
     }
@@ -96,6 +111,7 @@ Operand make_operand(Queue& queue, MatrixView<const float> x, std::int64_t first
     Operand operand{.first_column = first_column, .cols = x.cols};
     if (exact || !rounds_input(type)) {
         operand.plain = {.data = x.data, .stride = x.cols, .count = x.rows};
+        if (!exact || !rounds_input(type)) operand.packed = pack_rows(queue, operand.plain, x.cols);
     } else {
         operand.rounded = round_rows(queue, x, first_column, type);
     }
@@ -103,7 +119,7 @@ Operand make_operand(Queue& queue, MatrixView<const float> x, std::int64_t first
 }
 
 Workspaces::Workspaces(Queue& queue, std::int64_t row_bytes, std::int64_t cols, std::int64_t sums)
-    : decoded(queue.matrix(queue.threads(), kPanelRows * cols)),
+    : decoded(queue.matrix(queue.threads(), kPackedPanel * packed_columns(cols))),
       rows{queue.take<std::byte>(queue.threads() * kPanelRows * row_bytes), queue.threads(),
            kPanelRows * row_bytes},
       all_sums(queue.matrix(queue.threads(), sums)) {}
@@ -117,6 +133,16 @@ void multiply_rows(const op::Weight& weight, std::int64_t first, std::int64_t co
                    float* out) {
     if (x.is_rounded()) {
         multiply_rounded(weight, first, count, x, instructions, workspace.rows, out);
+        return;
+    }
+    // A panel that would be mostly empty takes longer than its rows one by one.
+    constexpr std::int64_t kPackedRowsMin = 12;
+    if (x.packed != nullptr && count >= kPackedRowsMin) {
+        for (std::int64_t i = 0; i < count; i += kPackedPanel) {
+            const std::int64_t own = std::min<std::int64_t>(count - i, kPackedPanel);
+            packed_products(stored_rows(weight, first + i, own, x), x.packed, x.rows(), x.cols,
+                            workspace.decoded, out + place_of(i, x.rows()));
+        }
         return;
     }
     for (std::int64_t i = 0; i < count; i += kPanelRows) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "backend/cpu/packed.h"
 #include "backend/cpu/product.h"
 #include "backend/cpu/quantized/rounded.h"
 #include "backend/cpu/queue.h"
@@ -13,6 +14,7 @@ namespace strata::cpu {
 // Input rows as weights of one type want them: rounded, or as they are.
 struct Operand {
     Rows plain;
+    const float* packed = nullptr;  // the plain rows as packed.h has them, where they are many
     Rounded rounded;                // empty for types that take plain rows
     std::int64_t first_column = 0;  // of the weight, at the first value
     std::int64_t cols = 0;
@@ -38,7 +40,7 @@ constexpr std::int64_t rows_together(std::int64_t input_rows) {
 
 // Memory of one thread for multiply_rows.
 struct Workspace {
-    float* decoded = nullptr;   // kPanelRows rows
+    float* decoded = nullptr;   // kPackedPanel rows
     std::byte* rows = nullptr;  // kPanelRows rows as stored
     float* sums = nullptr;      // for the caller
 };

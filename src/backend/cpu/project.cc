@@ -31,7 +31,7 @@ struct Tasks {
 
 // About the cycles that a weight row takes to read or to compute, whichever is more.
 std::int64_t row_cost(const op::Weight& weight, const Operand& x) {
-    const std::int64_t rate = x.is_rounded() ? 64 : 16;
+    const std::int64_t rate = x.is_rounded() ? 64 : x.packed != nullptr ? 24 : 8;
     return std::max(weight.row_bytes / 4, x.rows() * x.cols / rate) + 1;
 }
 
@@ -54,7 +54,9 @@ Tasks make_tasks(Queue& queue, MatrixView<const float> x, std::initializer_list<
                      ? found->x
                      : make_operand(queue, x, one.first_column, one.weight.type, one.exact);
         task.first = tasks.cost;
-        task.rows = rows_together(x.rows);
+        task.rows = task.x.is_rounded()
+                        ? rows_together(x.rows)
+                        : std::min<std::int64_t>(rows_together(x.rows), kPackedPanel);
         task.cost = task.rows * row_cost(one.weight, task.x);
         tasks.cost += task.pieces() * task.cost;
         ++tasks.count;
