@@ -19,7 +19,8 @@ Result<Backend> make_cpu_backend(const BackendOptions& options) {
                             static_cast<int>(fastest));
     }
     const int threads = options.threads == 0 ? available_threads() : options.threads;
-    return Backend{.device = cpu::make_device(threads, instructions), .ops = cpu::op_table()};
+    return Backend{.device = cpu::make_device({threads, instructions, options.poison}),
+                   .ops = cpu::op_table()};
 }
 
 }  // namespace strata

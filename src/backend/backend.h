@@ -21,6 +21,7 @@ struct BackendOptions {
     int threads = 0;  // 0: all cores that this process may use
     // Nothing: the fastest that the machine has. Tests ask for the others.
     std::optional<cpu::Instructions> instructions = std::nullopt;
+    bool poison = false;  // as cpu::DeviceOptions says
 };
 
 // The CPU backend, which every machine has. Errors: a thread count outside [0, kThreadsMax];

@@ -65,6 +65,8 @@ class Device {
   public:
     virtual ~Device() = default;
     virtual std::string_view name() const = 0;
+    // Bytes that it has for weights and buffers; the largest number where it does not say.
+    virtual std::uint64_t available() const { return UINT64_MAX; }
 
     // Zero-filled. Error: not enough memory, with both numbers.
     virtual Result<Buffer> allocate(std::size_t bytes) = 0;

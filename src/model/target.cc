@@ -38,6 +38,7 @@ Result<std::unique_ptr<Target>> Target::load(gguf::File file, device::Device& de
     STRATA_CHECK(rows_max >= 1);
     std::unique_ptr<Target> target(new Target(std::move(file), device, ops));
     STRATA_ASSIGN(target->config_, config_from_gguf(target->file_));
+    STRATA_TRY(check_room(target->file_, target->config_, device.available()));
     target->queue_ = device.make_queue();
     STRATA_ASSIGN(target->weights_,
                   Weights::bind(target->file_, target->config_, device, *target->queue_));

@@ -218,6 +218,29 @@ Status Binder::run() {
     return Ok{};
 }
 
+std::uint64_t weight_bytes(const gguf::File& file, const Config& config) {
+    std::uint64_t bytes = 0;
+    for (const TensorSpec& spec : tensor_list(config)) {
+        const gguf::Tensor* tensor = file.find_tensor(spec.name);
+        if (tensor == nullptr && spec.presence == Presence::separate_or_fused) {
+            // The fused tensor holds what both of the separate ones would.
+            tensor = file.find_tensor(block_name(spec.block, "ffn_gate_up_exps.weight"));
+            if (tensor != nullptr) bytes += tensor->data.size() / 2;
+        } else if (tensor != nullptr && spec.tensor_class != TensorClass::ngram_table) {
+            bytes += tensor->data.size();
+        }
+    }
+    return bytes;
+}
+
+Status check_room(const gguf::File& file, const Config& config, std::uint64_t available) {
+    const std::uint64_t wanted = weight_bytes(file, config);
+    if (wanted <= available) return Ok{};
+    return STRATA_ERROR(quote(file.path()), " takes ", wanted,
+                        " bytes of memory for its weights, and ", available,
+                        " are available: more memory is wanted, or a file in fewer bits");
+}
+
 Result<Weights> Weights::bind(const gguf::File& file, const Config& config, device::Device& device,
                               device::Queue& queue) {
     const std::vector<std::string> lacks = missing_tensors(config, file);

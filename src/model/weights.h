@@ -82,6 +82,13 @@ struct MtpWeights {
     HyperConnectionWeights mixer;
 };
 
+// Bytes that the weights take while a model runs: all tensors but the n-gram table, of which a few
+// rows are read where they lie.
+std::uint64_t weight_bytes(const gguf::File& file, const Config& config);
+
+// Error: they are more than `available`.
+Status check_room(const gguf::File& file, const Config& config, std::uint64_t available);
+
 // Matrices stay where the file is mapped, or in the device's copy of it; vectors and address tables
 // are decoded into buffers that this owns. The file must outlive it.
 class Weights {

@@ -13,8 +13,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const Words kCommands = {"generate", "chat",    "logits",   "features", "draft",
-                         "convert",  "inspect", "quantize", "synth",    "eval"};
+const Words kCommands = {"generate", "chat",     "logits", "features", "draft", "convert",
+                         "inspect",  "quantize", "synth",  "eval",     "bench"};
 
 TEST(Use, help_names_every_command_and_each_has_its_own) {
     const Ran all = run_strata({"--help"});
@@ -157,6 +157,27 @@ TEST(Use, a_command_that_is_none_is_named_beside_those_there_are) {
     expect_wrong_use(run_strata({"generate", "-m", "x", "-p", "x", "--stop", "\xff"}), "UTF-8");
     expect_wrong_use(run_strata({"generate", "-m", "x", "-p", "x", "-n", "99999999999999999999"}),
                      "0 to 9223372036854775807");
+}
+
+// WIN-01
+TEST(Use, paths_of_any_bytes_and_any_locale_work) {
+    for (const char* name : {"with spaces", "\xd0\xbc\xd0\xbe\xd0\xb4\xd0\xb5\xd0\xbb\xd1\x8c",
+                             "\xe6\xa8\xa1\xe5\x9e\x8b", "\xf0\x9f\x98\x80", "q'u\"o",
+                             "line\nbreak", "\xff\xfe", "-m"}) {
+        const TempDir directory;
+        const std::string folder = directory / name;
+        std::filesystem::create_directory(folder);
+        const std::string model = folder + "/" + name + ".gguf";
+        for (const char* locale : {"C", "ja_JP.SJIS", "de_DE.UTF-8"}) {
+            const RunOptions options{.environment = {{"LC_ALL", locale}}};
+            expect_done(run_strata({"synth", model, "--preset", "tiny"}, options));
+            const Ran ran = run_strata(
+                {"generate", "-m", model, "-p", "a", "-n", "2", "--temp", "0.5", "--json"},
+                options);
+            EXPECT_GT(json_of(ran)["timings"]["load_ms"], 0) << ran.out;
+            expect_failed(run_strata({"generate", "-m", model + "x", "-p", "a"}, options), "x");
+        }
+    }
 }
 
 TEST(Use, a_list_of_tokens_says_which_item_is_wrong) {

@@ -148,6 +148,24 @@ TEST(Steps, threads_change_no_bit) {
     EXPECT_EQ(three->save(b), one->save(a));
 }
 
+// NUM-06
+TEST(Steps, scratch_memory_that_is_nan_changes_no_bit) {
+    for (const quant::Type type : {quant::Type::bf16, quant::Type::q4_0}) {
+        TinyTarget plain({.type = type, .threads = 2});
+        TinyTarget poisoned({.type = type, .threads = 2, .poison = true});
+        const Tokens tokens = random_tokens("poison", 70, plain->config());
+        for (const auto& [rows, window, form] : {std::tuple(64, false, op::DeltaForm::recurrent),
+                                                 std::tuple(64, false, op::DeltaForm::chunked),
+                                                 std::tuple(5, true, op::DeltaForm::recurrent)}) {
+            model::Sequence a = plain.sequence();
+            model::Sequence b = poisoned.sequence();
+            expect_same_bits("rows " + std::to_string(rows),
+                             poisoned.run(b, tokens, rows, window, form),
+                             plain.run(a, tokens, rows, window, form));
+        }
+    }
+}
+
 TEST(Steps, attention_is_dense_exactly_up_to_the_budget) {
     TinyTarget sparse;
     TinyTarget dense({.change = [](model::Config& config) { config.index_budget = 4096; }});
@@ -171,6 +189,23 @@ TEST(Steps, a_table_in_an_attention_layer_works_the_same) {
     model::Sequence b = target.sequence();
     expect_same_bits("table in layer 3", target.run(a, tokens, 64, false),
                      target.run(b, tokens, 3, true));
+}
+
+// MEM-03
+TEST(Steps, a_model_that_does_not_fit_is_refused_with_both_numbers) {
+    TinyTarget target;
+    const gguf::File& file = target->file();
+    std::uint64_t all = 0;
+    for (const gguf::Tensor& tensor : file.tensors()) {
+        if (tensor.name != "per_layer_token_embd.weight") all += tensor.data.size();
+    }
+    EXPECT_EQ(model::weight_bytes(file, target->config()), all);
+    EXPECT_TRUE(model::check_room(file, target->config(), all).ok());
+    const Status status = model::check_room(file, target->config(), all - 1);
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message.find(std::to_string(all) + " bytes"), std::string::npos);
+    EXPECT_NE(status.error().message.find(std::to_string(all - 1) + " are available"),
+              std::string::npos);
 }
 
 TEST(Steps, bad_steps_are_errors_that_change_nothing) {

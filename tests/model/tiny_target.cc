@@ -25,7 +25,7 @@ TinyTarget::TinyTarget(const Options& options) : path_(folder_ / "tiny.gguf") {
     synth.types.type = options.type;
     synth.output = path_;
     must(synth::synthesize(synth));
-    backend_ = must(make_cpu_backend({options.threads}));
+    backend_ = must(make_cpu_backend({.threads = options.threads, .poison = options.poison}));
     target_ = must(model::Target::load(must(gguf::File::open(path_)), *backend_.device,
                                        backend_.ops, options.rows_max, options.ngram));
 }

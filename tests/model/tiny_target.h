@@ -25,6 +25,7 @@ class TinyTarget {
         std::function<void(model::Config&)> change = [](model::Config&) {};
         quant::Type type = quant::Type::bf16;
         int threads = 1;
+        bool poison = false;  // as BackendOptions says
         std::int64_t rows_max = 64;
         model::NgramOptions ngram = {};
     };

@@ -3,13 +3,12 @@
 #include <sys/mman.h>
 
 #include <cstring>
-#include <fstream>
-#include <limits>
 #include <new>
 #include <string>
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/queue.h"
+#include "base/memory.h"
 #include "base/text.h"
 
 namespace strata::cpu {
@@ -20,19 +19,6 @@ constexpr std::align_val_t kAlignment{device::kBufferAlignment};
 // From here on the kernel hands out zero pages as they are first touched: a cache for a long
 // context takes memory only as the context grows.
 constexpr std::size_t kMappedBytes = std::size_t{4} << 20;
-
-// What the machine can give without swapping; the largest number where the system does not say.
-std::size_t available_memory() {
-    std::ifstream file("/proc/meminfo");
-    std::string key;
-    std::size_t kilobytes = 0;
-    std::string unit;
-    while (file >> key >> kilobytes) {
-        if (key == "MemAvailable:") return kilobytes * 1024;
-        std::getline(file, unit);
-    }
-    return std::numeric_limits<std::size_t>::max();
-}
 
 std::byte* map_zeros(std::size_t bytes) {
     void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -47,14 +33,15 @@ std::byte* new_zeros(std::size_t bytes) {
 
 class Device final : public device::Device {
   public:
-    Device(int threads, Instructions instructions) : shared_(threads, instructions) {}
+    explicit Device(const DeviceOptions& options) : shared_(options) {}
 
     std::string_view name() const override { return "CPU"; }
+    std::uint64_t available() const override { return available_memory(); }
 
     Result<device::Buffer> allocate(std::size_t bytes) override {
         if (bytes == 0) return device::Buffer();
         const bool mapped = bytes >= kMappedBytes;
-        const std::size_t available = mapped ? available_memory() : bytes;
+        const std::uint64_t available = mapped ? available_memory() : bytes;
         std::byte* data = nullptr;
         if (bytes <= available) data = mapped ? map_zeros(bytes) : new_zeros(bytes);
         if (data == nullptr) {
@@ -99,8 +86,8 @@ class Device final : public device::Device {
 
 }  // namespace
 
-std::unique_ptr<device::Device> make_device(int threads, Instructions instructions) {
-    return std::make_unique<Device>(threads, instructions);
+std::unique_ptr<device::Device> make_device(const DeviceOptions& options) {
+    return std::make_unique<Device>(options);
 }
 
 op::Table op_table() {

@@ -3,14 +3,13 @@
 
 #include <memory>
 
-#include "backend/cpu/instructions.h"
+#include "backend/cpu/queue.h"
 #include "device/device.h"
 #include "op/table.h"
 
 namespace strata::cpu {
 
-// `threads` >= 1 run each op together. The machine must have `instructions`.
-std::unique_ptr<device::Device> make_device(int threads, Instructions instructions);
+std::unique_ptr<device::Device> make_device(const DeviceOptions& options);
 
 op::Table op_table();
 

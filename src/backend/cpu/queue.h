@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <mutex>
 #include <vector>
 
@@ -43,11 +44,21 @@ class Arena {
     std::size_t taken_ = 0;  // of all blocks, since reset
 };
 
+struct DeviceOptions {
+    int threads = 1;              // that run each op together
+    Instructions instructions{};  // the machine must have them
+    // For tests: memory for the length of an op is NaN (and -1) when it is handed out, so that what
+    // reads it unwritten shows.
+    bool poison = false;
+};
+
 // What all queues of a device share. One parallel_for at a time, whichever queue asks.
 struct SharedPool {
-    SharedPool(int threads, Instructions set) : pool(threads), instructions(set) {}
+    explicit SharedPool(const DeviceOptions& options)
+        : pool(options.threads), instructions(options.instructions), poison(options.poison) {}
     ThreadPool pool;
     const Instructions instructions;
+    const bool poison;
     std::mutex mutex;
 };
 
@@ -70,7 +81,10 @@ class Queue final : public device::Queue {
     // Uninitialized memory until the next op of this queue.
     template <typename T>
     T* take(std::int64_t count) {
-        return reinterpret_cast<T*>(arena_.take(static_cast<std::size_t>(count) * sizeof(T)));
+        const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(T);
+        std::byte* data = arena_.take(bytes);
+        if (shared_.poison) std::memset(data, 0xff, bytes);
+        return reinterpret_cast<T*>(data);
     }
     MatrixView<float> matrix(std::int64_t rows, std::int64_t cols) {
         return {take<float>(rows * cols), rows, cols};
