@@ -65,13 +65,15 @@ Result<Agreement> agreement(const AgreementRequest& request, const EvalProgress&
 struct TextKind {
     std::string name;
     std::string text;
+    // Whether a prompt is a line of the text, asked in the model's chat form, and not a piece of it.
+    bool questions = false;
 };
 
 // Prompts, each continued without a drafter and then with every one of `draftings`.
 struct DraftTrialRequest {
     std::vector<TextKind> kinds;      // what prompts are cut from; empty: random tokens
     std::int64_t prompts = 10;        // of each kind, spread evenly over its text
-    std::int64_t prompt_tokens = 64;  // of each
+    std::int64_t prompt_tokens = 64;  // of each; questions have their own length
     std::int64_t max_tokens = 64;     // generated after each
     Sampling sampling;                // prompt i of all is drawn with seed + i
     std::vector<Drafting> draftings;
@@ -99,8 +101,8 @@ struct DraftTrial {
 };
 
 // Trials of a kind take turns on each prompt, so that a machine's slow moments fall on all. Errors:
-// a text too short for the prompts or no tokenizer for it, options out of range, a drafter that is
-// not loaded.
+// a text too short for the prompts or no tokenizer for it, a model that does not chat where there
+// are questions, options out of range, a drafter that is not loaded.
 Result<std::vector<DraftTrial>> draft_trials(Engine& engine, const DraftTrialRequest& request,
                                              const EvalProgress& progress = {});
 

@@ -26,6 +26,7 @@ struct EvalDrafts {
     ModelOptions model;
     SamplingOptions sampling;
     std::vector<std::string> files;
+    std::vector<std::string> questions;
     std::vector<std::string> drafts;
     std::optional<std::string> dflash;
     std::optional<Rows> rows;
@@ -38,11 +39,12 @@ struct EvalDrafts {
 };
 
 // "code=FILE", or FILE alone, whose name without its end is then the kind.
-Result<TextKind> read_kind(const std::string& given) {
+Result<TextKind> read_kind(const std::string& given, bool questions) {
     const std::size_t equals = given.find('=');
     const bool named = equals != std::string::npos && equals > 0;
     const std::string path = named ? given.substr(equals + 1) : given;
     TextKind kind;
+    kind.questions = questions;
     kind.name = named ? given.substr(0, equals) : std::filesystem::path(path).stem().string();
     STRATA_ASSIGN(kind.text, read_text(path));
     return kind;
@@ -103,7 +105,11 @@ Result<Trials> run_trials(const EvalDrafts& options) {
     const Interrupt interrupt;
     DraftTrialRequest request;
     for (const std::string& file : options.files) {
-        STRATA_ASSIGN(TextKind kind, read_kind(file));
+        STRATA_ASSIGN(TextKind kind, read_kind(file, false));
+        request.kinds.push_back(std::move(kind));
+    }
+    for (const std::string& file : options.questions) {
+        STRATA_ASSIGN(TextKind kind, read_kind(file, true));
         request.kinds.push_back(std::move(kind));
     }
     DraftingOptions drafting;
@@ -239,10 +245,12 @@ void add_common(Options& options, EvalDrafts* to) {
     options.texts("-f,--file", "[KIND=]FILE", &to->files,
                   "Text that prompts are cut from; given several times, kinds of text that are "
                   "told apart (default: prompts of random tokens)");
+    options.texts("--questions", "[KIND=]FILE", &to->questions,
+                  "Questions, one a line, each asked in the model's chat form: a kind of text too");
     options.integer("--prompts", {1, INT32_MAX}, &to->prompts,
                     concat("Prompts of each kind (default: ", to->prompts, ")"));
     options.integer("--prompt-tokens", {1, INT32_MAX}, &to->prompt_tokens,
-                    concat("Tokens of a prompt (default: ", to->prompt_tokens, ")"));
+                    concat("Tokens of a prompt that is cut (default: ", to->prompt_tokens, ")"));
     options.integer("-n,--max-tokens", {1, INT32_MAX}, &to->max_tokens,
                     concat("Tokens to continue each by at most (default: ", to->max_tokens, ")"));
     options.texts("--draft", "KIND", &to->drafts,

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "base/text.h"
@@ -60,6 +61,39 @@ Result<Prompts> cut_prompts(const Engine& engine, const TextKind& kind,
         const auto first =
             tokens.begin() + spare * i / std::max<std::int64_t>(request.prompts - 1, 1);
         out.prompts.emplace_back(first, first + request.prompt_tokens);
+    }
+    return out;
+}
+
+// Lines that say something.
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) {
+        if (line.find_first_not_of(" \t\r") != std::string::npos) lines.push_back(line);
+    }
+    return lines;
+}
+
+Result<Prompts> ask_questions(const Engine& engine, const TextKind& kind,
+                              const DraftTrialRequest& request) {
+    const std::vector<std::string> lines = lines_of(kind.text);
+    if (std::ssize(lines) < request.prompts) {
+        return STRATA_ERROR("the text ", quote(kind.name), " has ", lines.size(),
+                            " questions, one a line, wanted at least ", request.prompts);
+    }
+    Prompts out{kind.name, {}};
+    for (std::int64_t i = 0; i < request.prompts; ++i) {
+        const std::int64_t line = std::ssize(lines) * i / request.prompts;
+        const Message question{"user", lines[static_cast<std::size_t>(line)]};
+        STRATA_ASSIGN(Tokens prompt, engine.chat_prompt({&question, 1}, false));
+        if (std::ssize(prompt) + request.max_tokens > engine.info().context) {
+            return STRATA_ERROR("question ", line + 1, " of ", quote(kind.name), " has ",
+                                prompt.size(), " tokens, wanted at most ",
+                                engine.info().context - request.max_tokens, " so that ",
+                                request.max_tokens, " more fit the context");
+        }
+        out.prompts.push_back(std::move(prompt));
     }
     return out;
 }
@@ -136,7 +170,7 @@ class KindTrials {
         for (DraftTrial& trial : trials_) {
             STRATA_ASSIGN(
                 auto session,
-                engine_.make_session(request_.prompt_tokens + request_.max_tokens, trial.drafting));
+                engine_.make_session(std::ssize(tokens) + request_.max_tokens, trial.drafting));
             STRATA_ASSIGN(const Completion run, session.generate(generate));
             if (&trial == &trials_.front()) wanted = run.tokens;
             add_run(prompt, run, wanted, trial);
@@ -159,7 +193,8 @@ Result<std::vector<DraftTrial>> draft_trials(Engine& engine, const DraftTrialReq
     STRATA_TRY(check_request(request, engine.info()));
     std::vector<Prompts> all;
     for (const TextKind& kind : request.kinds) {
-        STRATA_ASSIGN(Prompts prompts, cut_prompts(engine, kind, request));
+        STRATA_ASSIGN(Prompts prompts, kind.questions ? ask_questions(engine, kind, request)
+                                                      : cut_prompts(engine, kind, request));
         all.push_back(std::move(prompts));
     }
     if (all.empty()) all.push_back(random_prompts(request, engine.info().vocabulary));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/text.h"
 #include "tests/cli/expect.h"
 #include "tests/cli/models.h"
 #include "tests/cli/run_binary.h"
@@ -140,6 +141,56 @@ TEST_F(EvalCommand, drafters_are_tried_beside_plain_decoding_and_change_no_text)
         EXPECT_EQ(trial["tokens"].get<int>() - 2,
                   trial["windows"].get<int>() + trial["accepted"].get<int>());
     }
+}
+
+TEST_F(EvalCommand, questions_are_asked_in_the_chat_form) {
+    write_file(directory_ / "questions.txt", "what is tar?\n\nwhat does grep do?\n");
+    const Words words = {"eval",
+                         "acceptance",
+                         "-m",
+                         STRATA_BUNDLED_MODEL,
+                         "--draft",
+                         "suffix",
+                         "-n",
+                         "24",
+                         "--json",
+                         "-t",
+                         "1",
+                         "--questions",
+                         "chat=" + directory_ / "questions.txt"};
+    const auto asked = [&](const std::string& prompts) {
+        Words all = words;
+        all.insert(all.end(), {"--prompts", prompts});
+        return run_strata(all);
+    };
+    std::size_t wanted = 0;
+    for (const char* question : {"what is tar?", "what does grep do?"}) {
+        const Json answer = json_of(run_strata({"generate", "-m", STRATA_BUNDLED_MODEL, "--special",
+                                                "-n", "24", "--json", "-p",
+                                                concat("<|im_start|>user\n", question,
+                                                       "<|im_end|>\n<|im_start|>assistant\n"
+                                                       "<think>\n\n</think>\n\n")}));
+        EXPECT_EQ(answer["finish"], "stop");
+        wanted += answer["tokens"].size();
+    }
+    const Json found = json_of(asked("2"));
+    EXPECT_EQ(found[0]["kind"], "chat");
+    EXPECT_EQ(found[0]["tokens"], wanted);
+    expect_failed(asked("3"), "has 2 questions, one a line, wanted at least 3");
+}
+
+// 31 windows when the draft was made; 64 are a third of the tokens guessed.
+TEST_F(EvalCommand, the_bundled_draft_guesses_its_target_and_changes_no_text) {
+    const std::string model = STRATA_BUNDLED_MODEL;
+    const std::string draft = STRATA_BUNDLED_DRAFT;
+    Words words = {"generate", "-m", model, "-p", "def ", "-n", "96", "-t", "1", "--json"};
+    const Json plain = json_of(run_strata(words));
+    words.insert(words.end(),
+                 {"--dflash", draft, "--draft", "dflash", "--spec", "8", "--spec-min-p", "0"});
+    const Json drafted = json_of(run_strata(words));
+    EXPECT_EQ(drafted["tokens"], plain["tokens"]);
+    EXPECT_EQ(drafted["draft"]["kind"], "dflash");
+    EXPECT_LT(drafted["draft"]["windows"].get<int>() * 3, 96 * 2);
 }
 
 TEST_F(EvalCommand, drawn_texts_are_the_same_with_every_drafter) {
