@@ -2,7 +2,7 @@
 # From a clone to text:
 #   ./run.sh                  installs what is missing, builds, and lets the bundled model write
 #   ./run.sh chat             any strata command and its options, on the bundled model unless -m
-#                             names another
+#                             names another; with its draft where it writes text
 set -euo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 source "$root/tools/setup.sh"
@@ -16,12 +16,13 @@ need_packages "${ENGINE_PACKAGES[@]}"
 strata="$root/build/cpu/strata"
 
 bundled="$root/models/strata-mini.gguf"
+guesser="$root/models/strata-mini-draft.gguf"
 
 if (($# == 0)); then
-    echo '$ strata generate -p "def " -n 64' >&2
-    "$strata" generate -m "$bundled" -p "def " -n 64
+    echo '$ strata generate -p "class Command" -n 44' >&2
+    "$strata" generate -m "$bundled" --dflash "$guesser" -p "class Command" -n 44
     echo '$ strata chat -p "what does grep do?"' >&2
-    exec "$strata" chat -m "$bundled" -p "what does grep do?"
+    exec "$strata" chat -m "$bundled" --dflash "$guesser" -p "what does grep do?"
 fi
 
 command="$1"
@@ -30,6 +31,11 @@ model=()
 case "$command" in
 generate | chat | logits | features | draft)
     [[ " $* " =~ \ (-m|--model)[\ =] ]] || model=(-m "$bundled")
+    ;;
+esac
+case "$command" in
+generate | chat)
+    [[ ${#model[@]} -eq 0 || " $* " =~ \ --dflash[\ =] ]] || model+=(--dflash "$guesser")
     ;;
 esac
 exec "$strata" "$command" "${model[@]}" "$@"

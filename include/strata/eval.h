@@ -65,7 +65,7 @@ Result<Agreement> agreement(const AgreementRequest& request, const EvalProgress&
 struct TextKind {
     std::string name;
     std::string text;
-    // Whether a prompt is a line of the text, asked in the model's chat form, and not a piece of it.
+    // A prompt is a line of the text, asked in the model's chat form, instead of a piece of it.
     bool questions = false;
 };
 

@@ -15,6 +15,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
+const std::string kBundledModel = STRATA_MODELS "/strata-mini.gguf";
+const std::string kBundledDraft = STRATA_MODELS "/strata-mini-draft.gguf";
 const std::string kText =
     "The quick brown fox jumps over the lazy dog, and the dog looks after it for a while.\n";
 
@@ -116,10 +118,10 @@ TEST_F(EvalCommand, bad_input) {
 }
 
 TEST(BundledModel, predicts_english_far_better_than_chance_and_agrees_with_itself) {
-    const std::string model = STRATA_BUNDLED_MODEL;
-    const Json found = json_of(perplexity(model, {"-f", "-", "--json"}));
+    const Json found = json_of(perplexity(kBundledModel, {"-f", "-", "--json"}));
     EXPECT_LT(found["bits_per_byte"], 4);
-    EXPECT_EQ(json_of(agreement(model, model, {"-f", "-", "--json"}))["mean_kl"], 0);
+    EXPECT_EQ(json_of(agreement(kBundledModel, kBundledModel, {"-f", "-", "--json"}))["mean_kl"],
+              0);
 }
 
 TEST_F(EvalCommand, drafters_are_tried_beside_plain_decoding_and_change_no_text) {
@@ -148,7 +150,7 @@ TEST_F(EvalCommand, questions_are_asked_in_the_chat_form) {
     const Words words = {"eval",
                          "acceptance",
                          "-m",
-                         STRATA_BUNDLED_MODEL,
+                         kBundledModel,
                          "--draft",
                          "suffix",
                          "-n",
@@ -165,11 +167,11 @@ TEST_F(EvalCommand, questions_are_asked_in_the_chat_form) {
     };
     std::size_t wanted = 0;
     for (const char* question : {"what is tar?", "what does grep do?"}) {
-        const Json answer = json_of(run_strata({"generate", "-m", STRATA_BUNDLED_MODEL, "--special",
-                                                "-n", "24", "--json", "-p",
-                                                concat("<|im_start|>user\n", question,
-                                                       "<|im_end|>\n<|im_start|>assistant\n"
-                                                       "<think>\n\n</think>\n\n")}));
+        const Json answer = json_of(
+            run_strata({"generate", "-m", kBundledModel, "--special", "-n", "24", "--json", "-p",
+                        concat("<|im_start|>user\n", question,
+                               "<|im_end|>\n<|im_start|>assistant\n"
+                               "<think>\n\n</think>\n\n")}));
         EXPECT_EQ(answer["finish"], "stop");
         wanted += answer["tokens"].size();
     }
@@ -181,12 +183,10 @@ TEST_F(EvalCommand, questions_are_asked_in_the_chat_form) {
 
 // 31 windows when the draft was made; 64 are a third of the tokens guessed.
 TEST_F(EvalCommand, the_bundled_draft_guesses_its_target_and_changes_no_text) {
-    const std::string model = STRATA_BUNDLED_MODEL;
-    const std::string draft = STRATA_BUNDLED_DRAFT;
-    Words words = {"generate", "-m", model, "-p", "def ", "-n", "96", "-t", "1", "--json"};
+    Words words = {"generate", "-m", kBundledModel, "-p", "def ", "-n", "96", "-t", "1", "--json"};
     const Json plain = json_of(run_strata(words));
-    words.insert(words.end(),
-                 {"--dflash", draft, "--draft", "dflash", "--spec", "8", "--spec-min-p", "0"});
+    words.insert(words.end(), {"--dflash", kBundledDraft, "--draft", "dflash", "--spec", "8",
+                               "--spec-min-p", "0"});
     const Json drafted = json_of(run_strata(words));
     EXPECT_EQ(drafted["tokens"], plain["tokens"]);
     EXPECT_EQ(drafted["draft"]["kind"], "dflash");
