@@ -126,4 +126,32 @@ struct LoadBench {
 
 Result<LoadBench> bench_load(const BenchOptions& request, const BenchProgress& progress = {});
 
+// A call of one op at the widths of Flash-Next, on the same memory again and again.
+struct OpFigure {
+    std::string name;
+    std::int64_t rows = 0;
+    Spread ms;
+    double bytes = 0;  // that it must move
+    double floor_ms = 0;
+    std::uint64_t checksum = 0;  // of its output's bits
+
+    double reached() const { return floor_ms / ms.median; }
+};
+
+struct OpBenchRequest {
+    int threads = 0;     // 0: all cores
+    std::string filter;  // a part of the names wanted
+    std::int64_t repeats = kBenchRepeats;
+    bool small = false;  // tiny sizes, for tests
+};
+
+struct OpBench {
+    MachineRates machine;
+    std::vector<OpFigure> ops;  // each for 1, 4 and 64 rows
+};
+
+// Weights that caches hold between calls can beat the floor. Says nothing of a whole step. Error:
+// no op's name has the filter in it.
+Result<OpBench> bench_ops(const OpBenchRequest& request, const BenchProgress& progress = {});
+
 }  // namespace strata

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace strata::bench {
 
 MachineRates better(const MachineRates& a, const MachineRates& b) {
@@ -10,6 +12,8 @@ MachineRates better(const MachineRates& a, const MachineRates& b) {
             std::max(a.bf16_multiply_adds, b.bf16_multiply_adds),
             std::max(a.f32_multiply_adds, b.f32_multiply_adds)};
 }
+
+Error ended() { return STRATA_ERROR("the measurement was ended before it was done"); }
 
 Spread spread(std::vector<double> values) {
     std::sort(values.begin(), values.end());

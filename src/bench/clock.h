@@ -22,6 +22,9 @@ class Clock {
 // The faster figure of each kind.
 MachineRates better(const MachineRates& a, const MachineRates& b);
 
+// What a caller that wants no more gets.
+Error ended();
+
 // Of at least one value; of an even number the upper of the two in the middle.
 Spread spread(std::vector<double> values);
 

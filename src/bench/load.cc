@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "bench/clock.h"
-#include "bench/runner.h"
+#include "model/sequence.h"
 
 namespace strata {
 namespace {

@@ -1,7 +1,6 @@
 #include "bench/runner.h"
 
 #include <algorithm>
-#include <bit>
 #include <set>
 #include <utility>
 
@@ -10,14 +9,6 @@
 
 namespace strata::bench {
 namespace {
-
-// SplitMix64's output `at` from `seed`.
-std::uint64_t mixed(std::uint64_t seed, std::uint64_t at) {
-    std::uint64_t z = seed + (at + 1) * 0x9E3779B97F4A7C15;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-    return z ^ (z >> 31);
-}
 
 std::vector<std::int64_t> experts_read(const model::StepResult& result, std::int64_t layers) {
     std::vector<std::int64_t> counts;
@@ -143,20 +134,10 @@ Status Runner::read_prompt(model::Sequence& sequence, std::span<const std::int32
     return Ok{};
 }
 
-std::uint64_t add_to_checksum(std::uint64_t checksum, std::span<const float> values) {
-    constexpr std::uint64_t kPrime = 0x100000001b3;
-    for (const float value : values) {
-        checksum = (checksum ^ std::bit_cast<std::uint32_t>(value)) * kPrime;
-    }
-    return checksum;
-}
-
 Status check_same(const Measured& measured, std::uint64_t found) {
     if (found == measured.checksum) return Ok{};
     return STRATA_ERROR("two runs over the same tokens computed different logits, of checksums ",
                         measured.checksum, " and ", found);
 }
-
-Error ended() { return STRATA_ERROR("the measurement was ended before it was done"); }
 
 }  // namespace strata::bench

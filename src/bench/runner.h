@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "bench/mixed.h"
 #include "bench/work.h"
 #include "model/target.h"
 #include "strata/bench.h"
@@ -59,14 +60,7 @@ class Runner {
     std::unique_ptr<WorkCount> count_;
 };
 
-inline constexpr std::uint64_t kChecksumStart = 0xcbf29ce484222325;
-
-// FNV-1a of the values' bits, going on from `checksum`.
-std::uint64_t add_to_checksum(std::uint64_t checksum, std::span<const float> values);
-
 // Error: `found` is not what the counting run computed.
 Status check_same(const Measured& measured, std::uint64_t found);
-
-Error ended();
 
 }  // namespace strata::bench

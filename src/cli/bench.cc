@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/text.h"
+#include "base/thread_pool.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/json.h"
@@ -25,6 +26,7 @@ struct Bench {
     std::int64_t depth = kBenchDepth;
     std::int64_t tokens = 0;
     std::optional<std::vector<std::int32_t>> windows;
+    std::string filter;
 };
 
 void fill(const Bench& from, BenchOptions& to) {
@@ -202,6 +204,46 @@ Status run_load(const Bench& options) {
                                 {"first_token", found.first_token}}));
 }
 
+std::string text(const OpFigure& figure) {
+    return concat(figure.name, "/", figure.rows, ": ", text(figure.ms), ", ",
+                  fixed(figure.bytes / 1e6, 2), " MB, floor ", fixed(figure.floor_ms, 3), " ms, ",
+                  fixed(100 * figure.reached(), 1), " % reached, checksum ", hex(figure.checksum),
+                  "\n");
+}
+
+Json object(const OpFigure& figure) {
+    return {{"op", figure.name},
+            {"rows", figure.rows},
+            {"ms", object(figure.ms)},
+            {"bytes", figure.bytes},
+            {"floor_ms", figure.floor_ms},
+            {"reached", figure.reached()},
+            {"checksum", hex(figure.checksum)}};
+}
+
+Status run_ops(const Bench& options) {
+    OpBenchRequest request;
+    request.threads = static_cast<int>(options.model.threads);
+    request.filter = options.filter;
+    request.repeats = options.repeats;
+    request.small = options.small;
+    const Interrupt interrupt;
+    Progress progress("op");
+    STRATA_ASSIGN(const OpBench found,
+                  bench_ops(request, [&](std::int64_t done, std::int64_t total) {
+                      progress.show(done, total);
+                      return !interrupt.seen();
+                  }));
+    if (options.json) {
+        Json out = {{"bench", "op"}, {"machine", object(found.machine)}, {"ops", Json::array()}};
+        for (const OpFigure& figure : found.ops) out["ops"].push_back(object(figure));
+        return print(json_line(out));
+    }
+    std::string out = text(found.machine);
+    for (const OpFigure& figure : found.ops) out += text(figure);
+    return print(out);
+}
+
 void add_common(Options& options, Bench* to) {
     options.integer("--repeats", {1, 100000}, &to->repeats,
                     concat("Timed runs, of which the median and the range are shown (default: ",
@@ -257,11 +299,24 @@ Run add_load(Options& options) {
     return [to] { return run_load(*to); };
 }
 
+Run add_op(Options& options) {
+    const auto to = std::make_shared<Bench>();
+    options.text("--filter", "TEXT", &to->filter, "Only ops with this in their name");
+    options.integer("-t,--threads", {1, kThreadsMax}, &to->model.threads,
+                    "Threads to compute with (default: all cores that the process may use)");
+    options.integer("--repeats", {1, 100000}, &to->repeats,
+                    concat("Timed runs of many calls (default: ", to->repeats, ")"));
+    options.flag("--small", &to->small, "Tiny sizes: for tests");
+    options.flag("--json", &to->json, "Print one JSON object instead of a table");
+    return [to] { return run_ops(*to); };
+}
+
 }  // namespace
 
 Run add_bench(Options& options) {
     return options.commands({{"decode", "Time verify windows after a context", add_decode},
                              {"prompt", "Time the reading of a prompt", add_prompt},
+                             {"op", "Time single ops at the widths of Flash-Next", add_op},
                              {"load", "Time from a file to the first token", add_load}});
 }
 

@@ -104,6 +104,28 @@ TEST_F(Bench, what_cannot_be_measured_is_refused) {
         bench_prompt(request<PromptBenchRequest>(), [](auto, auto) { return false; }).ok());
 }
 
+TEST(Ops, are_timed_beside_the_bytes_that_they_move) {
+    OpBenchRequest request;
+    request.threads = 2;
+    request.repeats = 1;
+    request.small = true;
+    const OpBench all = bench_ops(request).value();
+    EXPECT_EQ(all.ops.size(), 18u);
+    request.threads = 1;
+    request.filter = "stream_read";
+    const OpBench one = bench_ops(request).value();
+    ASSERT_EQ(one.ops.size(), 2u);
+    for (const OpFigure& figure : one.ops) {
+        EXPECT_GT(figure.bytes, 0);
+        EXPECT_GT(figure.floor_ms, 0);
+        EXPECT_GT(figure.ms.least, 0);
+    }
+    // The number of threads changes no bit.
+    EXPECT_EQ(one.ops[0].checksum, all.ops[0].checksum);
+    request.filter = "none of them";
+    EXPECT_FALSE(bench_ops(request).ok());
+}
+
 TEST(Machine, reads_and_multiplies_and_refuses_threads_that_cannot_be) {
     const MachineRates rates = measure_machine(1, true).value();
     EXPECT_EQ(rates.threads, 1);

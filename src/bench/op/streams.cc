@@ -1,6 +1,6 @@
 // op/stream_read.h and op/streams.h.
 
-#include "bench/op/families.h"
+#include "bench/op/cases.h"
 
 namespace strata::bench {
 namespace {
@@ -13,14 +13,15 @@ struct Sizes {
     std::int64_t vocabulary;
 };
 
-Sizes sizes(const Options& options) {
+Sizes sizes(const OpOptions& options) {
     return options.smoke ? Sizes{64, 32, 100} : Sizes{2560, 320, 248320};
 }
 
-void stream_read(benchmark::State& state, const Options& options, std::int64_t rows) {
+OpCase stream_read(const OpOptions& options, std::int64_t rows) {
     const Sizes size = sizes(options);
     const std::int64_t all = kStreams * size.width;
-    Bed bed(options, "stream_read");
+    const auto own = std::make_shared<Bed>(options, "stream_read");
+    Bed& bed = *own;
     op::StreamRead args;
     args.residual = bed.matrix(rows, all);
     args.block_out = bed.matrix(rows, size.width);
@@ -33,32 +34,34 @@ void stream_read(benchmark::State& state, const Options& options, std::int64_t r
     args.epsilon = 1e-6f;
     args.x = bed.matrix(rows, size.width);
     args.inject = bed.matrix(rows, kStreams);
-    measure(
-        state, options, bed, [&] { bed.ops().stream_read(args, bed.queue()); }, args.x,
-        [&] {
+    return OpCase(
+        own, [own, args] { own->ops().stream_read(args, own->queue()); }, args.x,
+        [=] {
             return bytes_of({args.down, args.up, args.inject_weight}) +
                    4.0 * static_cast<double>(2 * args.residual.size() + 2 * args.x.size());
         });
 }
 
-void output_head(benchmark::State& state, const Options& options, std::int64_t rows) {
+OpCase output_head(const OpOptions& options, std::int64_t rows) {
     const Sizes size = sizes(options);
-    Bed bed(options, "output_head");
+    const auto own = std::make_shared<Bed>(options, "output_head");
+    Bed& bed = *own;
     op::OutputHead args;
     args.hidden = bed.matrix(rows, size.width);
     args.weight = bed.weight(quant::Type::q8_0, size.vocabulary, size.width);
     args.logits = {bed.zeros(rows * size.vocabulary), rows, size.vocabulary};
-    measure(
-        state, options, bed, [&] { bed.ops().output_head(args, bed.queue()); }, args.logits,
-        [&] {
+    return OpCase(
+        own, [own, args] { own->ops().output_head(args, own->queue()); }, args.logits,
+        [=] {
             return bytes_of({args.weight}) +
                    4.0 * static_cast<double>(args.hidden.size() + args.logits.size());
         });
 }
 
-void mtp_fuse(benchmark::State& state, const Options& options, std::int64_t rows) {
+OpCase mtp_fuse(const OpOptions& options, std::int64_t rows) {
     const Sizes size = sizes(options);
-    Bed bed(options, "mtp_fuse");
+    const auto own = std::make_shared<Bed>(options, "mtp_fuse");
+    Bed& bed = *own;
     const std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows), 7);
     op::MtpFuse args;
     args.tokens = {bed.upload(tokens), rows};
@@ -70,22 +73,15 @@ void mtp_fuse(benchmark::State& state, const Options& options, std::int64_t rows
     args.streams = kStreams;
     args.epsilon = 1e-6f;
     args.out = bed.matrix(rows, kStreams * size.width);
-    measure(
-        state, options, bed, [&] { bed.ops().mtp_fuse(args, bed.queue()); }, args.out,
-        [&] { return bytes_of({args.fuse}) + 4.0 * static_cast<double>(2 * args.out.size()); });
+    return OpCase(
+        own, [own, args] { own->ops().mtp_fuse(args, own->queue()); }, args.out,
+        [=] { return bytes_of({args.fuse}) + 4.0 * static_cast<double>(2 * args.out.size()); });
 }
 
 }  // namespace
 
-void register_streams(const Options& options) {
-    const auto add = [&](const char* name, auto body) {
-        register_rows(options, name, [options, body](benchmark::State& state, std::int64_t rows) {
-            body(state, options, rows);
-        });
-    };
-    add("stream_read", stream_read);
-    add("output_head", output_head);
-    add("mtp_fuse", mtp_fuse);
+std::vector<OpFamily> stream_families() {
+    return {{"stream_read", stream_read}, {"output_head", output_head}, {"mtp_fuse", mtp_fuse}};
 }
 
 }  // namespace strata::bench

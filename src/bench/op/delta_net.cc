@@ -1,11 +1,11 @@
 // op/delta_net.h: both forms, and the replay of a whole window.
 
-#include "bench/op/families.h"
+#include "bench/op/cases.h"
 
 namespace strata::bench {
 namespace {
 
-op::DeltaNet make_args(Bed& bed, const Options& options, std::int64_t rows, op::DeltaForm form) {
+op::DeltaNet make_args(Bed& bed, const OpOptions& options, std::int64_t rows, op::DeltaForm form) {
     op::DeltaNet args;
     args.shape =
         options.smoke ? op::DeltaShape{2, 6, 32, 32, 4} : op::DeltaShape{16, 48, 128, 128, 4};
@@ -40,13 +40,13 @@ double state_bytes(const op::DeltaShape& shape) {
                   static_cast<double>(shape.kernel - 1) * shape.channels());
 }
 
-void delta_net(benchmark::State& state, const Options& options, std::int64_t rows,
-               op::DeltaForm form) {
-    Bed bed(options, "delta_net");
+OpCase delta_net(const OpOptions& options, std::int64_t rows, op::DeltaForm form) {
+    const auto own = std::make_shared<Bed>(options, "delta_net");
+    Bed& bed = *own;
     const op::DeltaNet args = make_args(bed, options, rows, form);
-    measure(
-        state, options, bed, [&] { bed.ops().delta_net(args, bed.queue()); }, args.y,
-        [&] {
+    return OpCase(
+        own, [own, args] { own->ops().delta_net(args, own->queue()); }, args.y,
+        [=] {
             return bytes_of({args.qkv, args.gate, args.beta_weight, args.alpha_weight, args.out}) +
                    2 * state_bytes(args.shape) +
                    4.0 * static_cast<double>(args.x.size() + args.y.size() +
@@ -54,17 +54,18 @@ void delta_net(benchmark::State& state, const Options& options, std::int64_t row
         });
 }
 
-void delta_replay(benchmark::State& state, const Options& options, std::int64_t rows) {
-    Bed bed(options, "delta_replay");
+OpCase delta_replay(const OpOptions& options, std::int64_t rows) {
+    const auto own = std::make_shared<Bed>(options, "delta_replay");
+    Bed& bed = *own;
     const op::DeltaNet window = make_args(bed, options, rows, op::DeltaForm::recurrent);
     bed.ops().delta_net(window, bed.queue());
     const op::DeltaReplay args{window.trace, rows, window.shape, window.order, window.to};
     const std::int64_t memory =
         std::int64_t{1} * args.shape.value_heads * args.shape.key_dim * args.shape.value_dim;
-    measure(
-        state, options, bed, [&] { bed.ops().delta_replay(args, bed.queue()); },
+    return OpCase(
+        own, [own, args] { own->ops().delta_replay(args, own->queue()); },
         {args.state.memory, 1, memory},
-        [&] {
+        [=] {
             return 2 * state_bytes(args.shape) +
                    4.0 * static_cast<double>(args.trace.convolved.size());
         });
@@ -72,17 +73,15 @@ void delta_replay(benchmark::State& state, const Options& options, std::int64_t 
 
 }  // namespace
 
-void register_delta_net(const Options& options) {
-    using State = benchmark::State;
-    register_rows(options, "delta_net_recurrent", [options](State& state, std::int64_t rows) {
-        delta_net(state, options, rows, op::DeltaForm::recurrent);
-    });
-    register_rows(options, "delta_net_chunked", [options](State& state, std::int64_t rows) {
-        delta_net(state, options, rows, op::DeltaForm::chunked);
-    });
-    register_rows(options, "delta_replay", [options](State& state, std::int64_t rows) {
-        delta_replay(state, options, rows);
-    });
+std::vector<OpFamily> delta_families() {
+    const auto form = [](op::DeltaForm chosen) {
+        return [chosen](const OpOptions& options, std::int64_t rows) {
+            return delta_net(options, rows, chosen);
+        };
+    };
+    return {{"delta_net_recurrent", form(op::DeltaForm::recurrent)},
+            {"delta_net_chunked", form(op::DeltaForm::chunked)},
+            {"delta_replay", delta_replay}};
 }
 
 }  // namespace strata::bench

@@ -1,18 +1,19 @@
 // op/ngram.h: the mix, for the gather reads a few rows alone.
 
-#include "bench/op/families.h"
+#include "bench/op/cases.h"
 
 namespace strata::bench {
 namespace {
 
-void ngram_mix(benchmark::State& state, const Options& options, std::int64_t rows) {
+OpCase ngram_mix(const OpOptions& options, std::int64_t rows) {
     constexpr int kStreams = 4;
     constexpr int kKernel = 4;
     constexpr int kDilation = 3;
     const std::int64_t width = options.smoke ? 64 : 2560;
     const std::int64_t all = kStreams * width;
     const std::int64_t history = (kKernel - 1) * kDilation * all;
-    Bed bed(options, "ngram_mix");
+    const auto own = std::make_shared<Bed>(options, "ngram_mix");
+    Bed& bed = *own;
     op::NgramMix args;
     args.e = bed.matrix(rows, width);
     args.residual = bed.matrix(rows, all);
@@ -29,9 +30,9 @@ void ngram_mix(benchmark::State& state, const Options& options, std::int64_t row
     args.history_from = bed.floats(history);
     args.history_to = bed.zeros(history);
     args.trace = bed.matrix(rows, all);
-    measure(
-        state, options, bed, [&] { bed.ops().ngram_mix(args, bed.queue()); }, args.trace,
-        [&] {
+    return OpCase(
+        own, [own, args] { own->ops().ngram_mix(args, own->queue()); }, args.trace,
+        [=] {
             return bytes_of({args.key, args.value}) +
                    4.0 * static_cast<double>(args.e.size() + 3 * args.residual.size() +
                                              2 * history + all * kKernel);
@@ -40,10 +41,6 @@ void ngram_mix(benchmark::State& state, const Options& options, std::int64_t row
 
 }  // namespace
 
-void register_ngram(const Options& options) {
-    register_rows(options, "ngram_mix", [options](benchmark::State& state, std::int64_t rows) {
-        ngram_mix(state, options, rows);
-    });
-}
+std::vector<OpFamily> ngram_families() { return {{"ngram_mix", ngram_mix}}; }
 
 }  // namespace strata::bench

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "bench/op/families.h"
+#include "bench/op/cases.h"
 
 namespace strata::bench {
 namespace {
@@ -15,7 +15,7 @@ struct Sizes {
     int active;
 };
 
-Sizes sizes(const Options& options) {
+Sizes sizes(const OpOptions& options) {
     return options.smoke ? Sizes{64, 8, 32, 2} : Sizes{2560, 64, 640, 10};
 }
 
@@ -26,10 +26,11 @@ const std::byte* const* addresses(Bed& bed, const op::Weight& all, std::int64_t 
     return bed.upload(table);
 }
 
-void experts(benchmark::State& state, const Options& options, std::int64_t rows) {
+OpCase experts(const OpOptions& options, std::int64_t rows) {
     const Sizes size = sizes(options);
     const quant::Type type = quant::Type::q4_0;
-    Bed bed(options, "experts");
+    const auto own = std::make_shared<Bed>(options, "experts");
+    Bed& bed = *own;
     const op::Weight gate = bed.weight(type, size.experts * size.hidden, size.width);
     const op::Weight up = bed.weight(type, size.experts * size.hidden, size.width);
     const op::Weight down = bed.weight(type, size.experts * size.width, size.hidden);
@@ -54,24 +55,20 @@ void experts(benchmark::State& state, const Options& options, std::int64_t rows)
     args.active = size.active;
     args.y = bed.matrix(rows, size.width);
     args.chosen = {const_cast<std::int32_t*>(bed.upload(unset)), rows, size.active};
-    const auto bytes = [&] {
-        const auto chosen = bed.download(args.chosen.data, args.chosen.size());
+    const auto bytes = [=] {
+        const auto chosen = own->download(args.chosen.data, args.chosen.size());
         const std::set<std::int32_t> read(chosen.begin(), chosen.end());
         return bytes_of({args.router, args.shared_gate, args.shared_up, args.shared_down}) +
                bytes_of({gate, up, down}) * static_cast<double>(read.size()) /
                    static_cast<double>(size.experts) +
                4.0 * static_cast<double>(args.x.size() + args.y.size());
     };
-    measure(
-        state, options, bed, [&] { bed.ops().experts(args, bed.queue()); }, args.y, bytes);
+    return OpCase(
+        own, [own, args] { own->ops().experts(args, own->queue()); }, args.y, bytes);
 }
 
 }  // namespace
 
-void register_experts(const Options& options) {
-    register_rows(options, "experts", [options](benchmark::State& state, std::int64_t rows) {
-        experts(state, options, rows);
-    });
-}
+std::vector<OpFamily> expert_families() { return {{"experts", experts}}; }
 
 }  // namespace strata::bench

@@ -1,32 +1,27 @@
-// Inputs of a benchmark on a device, and its report: the time beside the time that its bytes alone
-// would take, and a checksum that shows what was computed.
+// Memory of one benchmark on a device, filled from a seed.
 #pragma once
-
-#include <benchmark/benchmark.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
-#include "tests/support/random.h"
 
 namespace strata::bench {
 
-struct Options {
+struct OpOptions {
     bool smoke = false;  // tiny sizes, so that benchmarks cannot rot
     int threads = 0;     // 0: all cores
 };
 
-// Memory on one backend's device, filled from a seed; lives as long as the Bed.
+// Lives as long as what it handed out is used.
 class Bed {
   public:
-    Bed(const Options& options, const char* seed);
+    Bed(const OpOptions& options, std::string_view seed);
 
     const op::Table& ops() const { return backend_.ops; }
     device::Queue& queue() { return *queue_; }
@@ -57,24 +52,15 @@ class Bed {
 
   private:
     std::byte* allocate(std::size_t bytes);
+    std::vector<float> random(std::int64_t n, double low, double high);
 
     Backend backend_;
     std::unique_ptr<device::Queue> queue_;
     std::vector<device::Buffer> buffers_;
-    test::Random random_;
+    std::uint64_t state_;
 };
 
 // Bytes that all rows of weights take.
 double bytes_of(std::initializer_list<op::Weight> weights);
-
-// Bytes a second that copying on `threads` threads reads and writes; measured once.
-double copy_bandwidth(const Options& options);
-
-// Runs `call` once for the checksum over `out`, then for as long as the benchmark asks, and sets
-// the label: bytes (as `bytes` counts them after the first run), floor, share of it reached,
-// checksum.
-void measure(benchmark::State& state, const Options& options, Bed& bed,
-             const std::function<void()>& call, MatrixView<const float> out,
-             const std::function<double()>& bytes);
 
 }  // namespace strata::bench

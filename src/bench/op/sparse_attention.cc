@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/op/families.h"
+#include "bench/op/cases.h"
 
 namespace strata::bench {
 namespace {
@@ -14,17 +14,18 @@ struct Sizes {
     std::int64_t first;
 };
 
-Sizes sizes(const Options& options) {
+Sizes sizes(const OpOptions& options) {
     if (options.smoke) return {{6, 2, 32, 2, 32, 4, 4, 8}, 64, 61};
     return {{24, 2, 256, 4, 128, 4, 512, 32}, 2560, 16381};
 }
 
-void sparse_attention(benchmark::State& state, const Options& options, std::int64_t rows) {
+OpCase sparse_attention(const OpOptions& options, std::int64_t rows) {
     const auto& [shape, width, first] = sizes(options);
     const std::int64_t d = shape.head_dim;
     const std::int64_t context = first + rows;
     const std::int64_t entries = context * shape.kv_heads * d;
-    Bed bed(options, "sparse_attention");
+    const auto own = std::make_shared<Bed>(options, "sparse_attention");
+    Bed& bed = *own;
     op::SparseAttention args;
     args.x = bed.matrix(rows, width);
     args.first = first;
@@ -51,9 +52,9 @@ void sparse_attention(benchmark::State& state, const Options& options, std::int6
     args.raw_to = bed.zeros(std::int64_t{shape.ratio - 1} * shape.index_dim);
     args.y = bed.matrix(rows, width);
     const double selected = static_cast<double>(shape.blocks_kept) * shape.ratio;
-    measure(
-        state, options, bed, [&] { bed.ops().sparse_attention(args, bed.queue()); }, args.y,
-        [&] {
+    return OpCase(
+        own, [own, args] { own->ops().sparse_attention(args, own->queue()); }, args.y,
+        [=] {
             // Rows may share what they select; counted is what one row reads, once.
             return bytes_of({args.query, args.key, args.value, args.out, args.index_query,
                              args.index_key}) +
@@ -65,11 +66,6 @@ void sparse_attention(benchmark::State& state, const Options& options, std::int6
 
 }  // namespace
 
-void register_sparse_attention(const Options& options) {
-    register_rows(options, "sparse_attention",
-                  [options](benchmark::State& state, std::int64_t rows) {
-                      sparse_attention(state, options, rows);
-                  });
-}
+std::vector<OpFamily> attention_families() { return {{"sparse_attention", sparse_attention}}; }
 
 }  // namespace strata::bench
