@@ -5,6 +5,7 @@
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <string_view>
 
 namespace strata {
 namespace {
@@ -30,24 +31,41 @@ std::optional<std::uint64_t> field(const std::string& path, const std::string& k
 // A file of one number; none where it says "max" or is not there.
 std::optional<std::uint64_t> number(const std::string& path) { return field(path, ""); }
 
+// How a version of control groups spells itself.
+struct Version {
+    const char* line;  // of /proc/self/cgroup, before the group's path
+    const char* mount;
+    const char* limit;
+    const char* used;
+    const char* inactive_files;
+    const char* active_files;
+};
+
+constexpr Version kVersions[] = {
+    {"0::", "/sys/fs/cgroup", "/memory.max", "/memory.current", "inactive_file ", "active_file "},
+    {":memory:", "/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes",
+     "total_inactive_file ", "total_active_file "}};
+
 // What one group leaves: its limit less what is used in it, files' pages that can go not counted.
-std::uint64_t left_in(const std::string& group) {
-    const auto limit = number(group + "/memory.max");
-    const auto used = number(group + "/memory.current");
+std::uint64_t left_in(const Version& version, const std::string& group) {
+    const auto limit = number(group + version.limit);
+    const auto used = number(group + version.used);
     if (!limit || !used) return kUnlimited;
-    const std::uint64_t files = field(group + "/memory.stat", "inactive_file ").value_or(0) +
-                                field(group + "/memory.stat", "active_file ").value_or(0);
+    const std::string stat = group + "/memory.stat";
+    const std::uint64_t files = field(stat, version.inactive_files).value_or(0) +
+                                field(stat, version.active_files).value_or(0);
     const std::uint64_t held = *used - std::min(*used, files);
     return *limit - std::min(*limit, held);
 }
 
-// The path of this process's group (version 2) below the mount; empty for the topmost.
-std::string own_group(const std::string& root) {
+// The path of this process's group below the mount; empty for the topmost.
+std::string own_group(const Version& version, const std::string& root) {
     std::ifstream file(root + "/proc/self/cgroup");
     std::string line;
     while (std::getline(file, line)) {
-        if (!line.starts_with("0::/")) continue;
-        const std::string path = line.substr(3);
+        const std::size_t at = line.find(version.line);
+        if (at == std::string::npos) continue;
+        const std::string path = line.substr(at + std::string_view(version.line).size());
         return path == "/" ? "" : path;
     }
     return "";
@@ -60,11 +78,17 @@ std::uint64_t available_memory(const std::string& root) {
     if (const auto kilobytes = field(root + "/proc/meminfo", "MemAvailable:")) {
         least = *kilobytes * 1024;
     }
-    // A limit holds for all below it.
-    for (std::string group = own_group(root);; group.resize(group.rfind('/'))) {
-        least = std::min(least, left_in(root + "/sys/fs/cgroup" + group));
-        if (group.empty()) return least;
+    for (const Version& version : kVersions) {
+        // A limit holds for all below it.
+        std::string group = own_group(version, root);
+        while (true) {
+            least = std::min(least, left_in(version, root + version.mount + group));
+            const std::size_t slash = group.rfind('/');
+            if (slash == std::string::npos) break;
+            group.resize(slash);
+        }
     }
+    return least;
 }
 
 }  // namespace strata

@@ -48,6 +48,22 @@ TEST_F(Memory, is_bounded_by_every_group_above_the_process) {
     EXPECT_EQ(available_memory(dir_.path()), 0u);
 }
 
+TEST_F(Memory, is_bounded_by_groups_of_the_first_version_too) {
+    write_file(dir_ / "proc/self/cgroup", "5:cpu:/x\n4:memory:/c\n0::/\n");
+    std::filesystem::create_directories(dir_ / "sys/fs/cgroup/memory/c");
+    const auto group = [&](const std::string& path, const std::string& limit) {
+        const std::string at = dir_ / ("sys/fs/cgroup/memory" + path);
+        write_file(at + "/memory.limit_in_bytes", limit + "\n");
+        write_file(at + "/memory.usage_in_bytes", "600\n");
+        write_file(at + "/memory.stat", "inactive_file 1\ntotal_inactive_file 200\n");
+    };
+    group("", "9223372036854771712");
+    group("/c", "1000");
+    EXPECT_EQ(available_memory(dir_.path()), 1000u - (600u - 200u));
+    group("/c", "9223372036854771712");
+    EXPECT_EQ(available_memory(dir_.path()), 1024u * 1024u);
+}
+
 TEST(NoMemoryFiles, are_no_limit) {
     const TempDir dir;
     EXPECT_EQ(available_memory(dir.path()), std::numeric_limits<std::uint64_t>::max());
