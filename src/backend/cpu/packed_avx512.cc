@@ -105,28 +105,35 @@ STRATA_TARGET inline void add_columns(const float* panel, const float* x, std::i
     }
 }
 
-// All partial sums of a tile, added in halves as product.h does: in the order in which they are
-// made here, each joins those before it as soon as its half is whole.
-STRATA_TARGET void multiply_tile(const float* panel, const float* x, std::int64_t n, Sums& total) {
+// Tiles that meet a partial sum's part of the panel while it is in a near cache.
+constexpr int kTogether = 4;
+
+// All partial sums of `count` tiles, added in halves as product.h does: in the order in which they
+// are made here, each joins those before it as soon as its half is whole.
+STRATA_TARGET void multiply_tiles(const float* panel, const float* x, int count, std::int64_t n,
+                                  Sums* total) {
     constexpr int kOrder[kLanes] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
     static_assert(kLanes == 16);
-    Sums waiting[4];
+    Sums waiting[kTogether][4];
     for (int made = 0; made < kLanes; ++made) {
         const int part = kOrder[made];
         const std::int64_t first = part * packed_places(n);
         const std::int64_t steps = n / kLanes + (part < n % kLanes ? 1 : 0);
-        Sums sum;
-        add_columns(panel + first * kPackedPanel, x + first * kPackedTile, steps, sum);
-        int depth = __builtin_popcount(static_cast<unsigned>(made));
-        for (int rest = made; (rest & 1) != 0; rest >>= 1) {
-            --depth;
-            for (int v = 0; v < kVectors; ++v) {
-                for (int t = 0; t < kPackedTile; ++t) {
-                    sum[v][t] = _mm512_add_ps(waiting[depth][v][t], sum[v][t]);
+        for (int tile = 0; tile < count; ++tile) {
+            const float* own = x + (tile * packed_columns(n) + first) * kPackedTile;
+            Sums sum;
+            add_columns(panel + first * kPackedPanel, own, steps, sum);
+            int depth = __builtin_popcount(static_cast<unsigned>(made));
+            for (int rest = made; (rest & 1) != 0; rest >>= 1) {
+                --depth;
+                for (int v = 0; v < kVectors; ++v) {
+                    for (int t = 0; t < kPackedTile; ++t) {
+                        sum[v][t] = _mm512_add_ps(waiting[tile][depth][v][t], sum[v][t]);
+                    }
                 }
             }
+            std::memcpy(made + 1 == kLanes ? total[tile] : waiting[tile][depth], sum, sizeof(Sums));
         }
-        std::memcpy(made + 1 == kLanes ? total : waiting[depth], sum, sizeof(Sums));
     }
 }
 
@@ -156,13 +163,17 @@ STRATA_TARGET void packed_products(const StoredRows& a, const float* packed, std
     STRATA_CHECK(a.count <= kPackedPanel);
     pack_panel(a, n, panel);
     const int vectors = a.count > kLanes ? 2 : 1;
-    for (std::int64_t first = 0; first < rows; first += kPackedTile) {
-        Sums sum;
-        multiply_tile(panel, packed + first * packed_columns(n), n, sum);
-        const auto count = static_cast<int>(std::min<std::int64_t>(kPackedTile, rows - first));
+    const std::int64_t tiles = (rows + kPackedTile - 1) / kPackedTile;
+    for (std::int64_t tile = 0; tile < tiles; tile += kTogether) {
+        const auto used = static_cast<int>(std::min<std::int64_t>(kTogether, tiles - tile));
+        Sums sums[kTogether];
+        multiply_tiles(panel, packed + tile * kPackedTile * packed_columns(n), used, n, sums);
+        const std::int64_t first = tile * kPackedTile;
+        const std::int64_t last = std::min(rows, first + used * kPackedTile);
         for (int v = 0; v < vectors; ++v) {
-            for (int t = 0; t < count; ++t) {
-                _mm512_storeu_ps(out + (v * rows + first + t) * kLanes, sum[v][t]);
+            for (std::int64_t t = first; t < last; ++t) {
+                _mm512_storeu_ps(out + (v * rows + t) * kLanes,
+                                 sums[(t - first) / kPackedTile][v][(t - first) % kPackedTile]);
             }
         }
     }

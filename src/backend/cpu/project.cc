@@ -70,17 +70,14 @@ void run_piece(const Task& task, std::int64_t piece, Instructions instructions,
     const std::int64_t first = piece * task.rows;
     const std::int64_t count = std::min(task.rows, one.weight.rows - first);
     multiply_rows(one.weight, first, count, task.x, instructions, workspace, workspace.sums);
-    for (std::int64_t i = 0; i < count; i += kPanelRows) {
-        const float* sums = workspace.sums + place_of(i, one.out.rows);
-        const bool full = count - i >= kPanelRows;
-        for (std::int64_t t = 0; t < one.out.rows; ++t, sums += kPanelRows) {
-            float* out = one.out.row(t) + first + i;
-            if (full) {
-                std::memcpy(out, sums, kPanelRows * sizeof(float));
-            } else {
-                std::copy_n(sums, count - i, out);
-            }
+    for (std::int64_t t = 0; t < one.out.rows; ++t) {
+        float* out = one.out.row(t) + first;
+        const float* sums = workspace.sums + t * kPanelRows;
+        std::int64_t i = 0;
+        for (; i + kPanelRows <= count; i += kPanelRows) {
+            std::memcpy(out + i, sums + place_of(i, one.out.rows), kPanelRows * sizeof(float));
         }
+        std::copy_n(sums + place_of(i, one.out.rows), count - i, out + i);
     }
 }
 

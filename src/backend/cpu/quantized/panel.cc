@@ -110,6 +110,7 @@ Routine find_routine(quant::Type type, Instructions instructions) {
     Routine found;
 #if defined(__x86_64__)
     if (instructions == Instructions::avx512) found = avx512_routine(type);
+    if (instructions == Instructions::avx2) found.multiply = multiply_avx2;
 #endif
     static_cast<void>(instructions);
     if (found.unpack == nullptr) found.unpack = unpack_any;

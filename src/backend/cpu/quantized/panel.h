@@ -66,6 +66,8 @@ void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t
                 int columns, const std::byte* ahead, Panel& panel);
 void multiply_scalar(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
                      const Tile& tile, float* sum, std::int64_t apart);
+void multiply_avx2(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
+                   const Tile& tile, float* sum, std::int64_t apart);
 Routine avx512_routine(quant::Type type);
 
 }  // namespace strata::cpu
