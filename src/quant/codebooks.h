@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace strata::quant {
 
@@ -42,13 +43,17 @@ void decode_vector(const GridVector<kWidth>& vector, float scale, std::uint32_t 
     }
 }
 
-// The same with scale 1, in integers.
+// The same with scale 1, in integers, all values at once.
 template <std::size_t kWidth>
 void signed_codes(const GridVector<kWidth>& vector, std::uint32_t signs, std::int8_t* out) {
-    for (std::size_t j = 0; j < kWidth; ++j) {
-        const int value = vector.values[j];
-        out[j] = static_cast<std::int8_t>((signs >> j & 1) != 0 ? -value : value);
-    }
+    using Bytes = std::int8_t __attribute__((vector_size(8)));
+    constexpr Bytes kBits = {1, 2, 4, 8, 16, 32, 64, -128};
+    Bytes values = {};
+    std::memcpy(&values, vector.values.data(), kWidth);
+    const Bytes all = Bytes{} + static_cast<std::int8_t>(signs);
+    const Bytes negative = (all & kBits) != 0;
+    const Bytes codes = (values ^ negative) - negative;
+    std::memcpy(out, &codes, kWidth);
 }
 
 }  // namespace strata::quant

@@ -4,19 +4,17 @@
 #include <cmath>
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 namespace strata::cpu {
 namespace {
 
-// One row's block into the panel, its first column at `col`.
-void place(const quant::TypeInfo& type, const quant::Integers& block, int col, int row,
-           Panel& panel) {
+// Scales and parts of one row's block, its first column at `col`.
+void place_scales(const quant::TypeInfo& type, const quant::Integers& block, int col, int row,
+                  Panel& panel) {
     const quant::IntegerForm& form = *type.integers;
-    for (int i = 0; i < type.block; i += 4) {
-        std::uint8_t* to = panel.codes[(col + i) / 4][row];
-        for (int j = 0; j < 4; ++j) {
-            to[j] = static_cast<std::uint8_t>(block.codes[i + j] + form.offset);
-        }
-    }
     for (int g = 0; g < type.block / form.group; ++g) {
         panel.scales[col / form.group + g][row] = block.scales[g];
         if (form.minima) panel.minima[col / form.group + g][row] = block.minimum;
@@ -26,6 +24,38 @@ void place(const quant::TypeInfo& type, const quant::Integers& block, int col, i
         panel.parts[p][row] = block.parts[p];
         if (form.minima) panel.part_minima[p / 2][row][p % 2] = block.minima[p];
     }
+}
+
+// Codes of four rows, kPanelCols apart, to rows row .. row+3 of the panel.
+void place_codes(const std::int8_t* codes, int columns, int offset, int row, Panel& panel) {
+#if defined(__x86_64__)
+    const __m128i base = _mm_set1_epi8(static_cast<char>(offset));
+    for (int col = 0; col + 16 <= columns; col += 16) {
+        __m128i rows[4];
+        for (int r = 0; r < 4; ++r) {
+            const auto* from = reinterpret_cast<const __m128i*>(codes + r * kPanelCols + col);
+            rows[r] = _mm_add_epi8(_mm_loadu_si128(from), base);
+        }
+        const __m128i low0 = _mm_unpacklo_epi32(rows[0], rows[1]);
+        const __m128i low1 = _mm_unpacklo_epi32(rows[2], rows[3]);
+        const __m128i high0 = _mm_unpackhi_epi32(rows[0], rows[1]);
+        const __m128i high1 = _mm_unpackhi_epi32(rows[2], rows[3]);
+        const auto store = [&](int step, __m128i four) {
+            _mm_store_si128(reinterpret_cast<__m128i*>(panel.codes[col / 4 + step][row]), four);
+        };
+        store(0, _mm_unpacklo_epi64(low0, low1));
+        store(1, _mm_unpackhi_epi64(low0, low1));
+        store(2, _mm_unpacklo_epi64(high0, high1));
+        store(3, _mm_unpackhi_epi64(high0, high1));
+    }
+#else
+    for (int r = 0; r < 4; ++r) {
+        for (int col = 0; col < columns; ++col) {
+            panel.codes[col / 4][row + r][col % 4] =
+                static_cast<std::uint8_t>(codes[r * kPanelCols + col] + offset);
+        }
+    }
+#endif
 }
 
 int sum_part(const Panel& panel, const Tile& tile, int col, int columns, int t, int row) {
@@ -88,14 +118,18 @@ void multiply_one(const quant::IntegerForm& form, const Panel& panel, int column
 void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
                 int columns, const std::byte* ahead, Panel& panel) {
     const int bytes = columns / type.block * type.block_bytes;
+    quant::Integers integers;
+    alignas(16) std::int8_t codes[4][kPanelCols];
     for (int row = 0; row < kPanelRows; ++row, ahead += bytes) {
         for (int at = 0; at < bytes; at += 64) __builtin_prefetch(ahead + at, 0, 2);
         const std::byte* block = rows + row * stride;
         for (int col = 0; col < columns; col += type.block, block += type.block_bytes) {
-            quant::Integers integers;
             type.integers->unpack(block, integers);
-            place(type, integers, col, row, panel);
+            std::memcpy(codes[row % 4] + col, integers.codes.data(),
+                        static_cast<std::size_t>(type.block));
+            place_scales(type, integers, col, row, panel);
         }
+        if (row % 4 == 3) place_codes(codes[0], columns, type.integers->offset, row - 3, panel);
     }
 }
 
