@@ -1,6 +1,7 @@
 // For every type on every machine; the sets of instructions have faster ones for common types.
 #include "backend/cpu/quantized/panel.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -11,16 +12,15 @@
 namespace strata::cpu {
 namespace {
 
-// Scales and parts of one row's block, its first column at `col`.
-void place_scales(const quant::TypeInfo& type, const quant::Integers& block, int col, int row,
-                  Panel& panel) {
-    const quant::IntegerForm& form = *type.integers;
-    for (int g = 0; g < type.block / form.group; ++g) {
-        panel.scales[col / form.group + g][row] = block.scales[g];
-        if (form.minima) panel.minima[col / form.group + g][row] = block.minimum;
+// Scales of one row's block from group `first` on, `groups` of them, and its parts.
+void place_scales(const quant::IntegerForm& form, const quant::Integers& block, int first,
+                  int groups, int row, Panel& panel) {
+    for (int g = 0; g < groups; ++g) {
+        panel.scales[first + g][row] = block.scales[g];
+        if (form.minima) panel.minima[first + g][row] = block.minimum;
     }
     if (!form.has_parts()) return;
-    for (int p = 0; p < type.block / form.part; ++p) {
+    for (int p = 0; p < (form.part == 16 ? 16 : 8); ++p) {
         panel.parts[p][row] = block.parts[p];
         if (form.minima) panel.part_minima[p / 2][row][p % 2] = block.minima[p];
     }
@@ -118,16 +118,18 @@ void multiply_one(const quant::IntegerForm& form, const Panel& panel, int column
 void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
                 int columns, const std::byte* ahead, Panel& panel) {
     const int bytes = columns / type.block * type.block_bytes;
+    const int groups = type.block / type.integers->group;
     quant::Integers integers;
     alignas(16) std::int8_t codes[4][kPanelCols];
     for (int row = 0; row < kPanelRows; ++row, ahead += bytes) {
         for (int at = 0; at < bytes; at += 64) __builtin_prefetch(ahead + at, 0, 2);
         const std::byte* block = rows + row * stride;
-        for (int col = 0; col < columns; col += type.block, block += type.block_bytes) {
+        int group = 0;
+        for (int col = 0; col < columns; col += type.block, group += groups) {
             type.integers->unpack(block, integers);
-            std::memcpy(codes[row % 4] + col, integers.codes.data(),
-                        static_cast<std::size_t>(type.block));
-            place_scales(type, integers, col, row, panel);
+            std::copy_n(integers.codes.data(), type.block, codes[row % 4] + col);
+            place_scales(*type.integers, integers, group, groups, row, panel);
+            block += type.block_bytes;
         }
         if (row % 4 == 3) place_codes(codes[0], columns, type.integers->offset, row - 3, panel);
     }
