@@ -86,8 +86,17 @@ struct DecodeBenchRequest : BenchOptions {
     std::vector<std::int64_t> windows = {1};   // rows of a verify window, 1 to kWindowMax
 };
 
+// Rows of an n-gram table that is read from its file, over all steps of a bench.
+struct TableReads {
+    bool mapped = true;  // it is not: the rest is 0
+    std::int64_t hits = 0;
+    std::int64_t misses = 0;
+    double wait_ms = 0;  // a step, on average
+};
+
 struct DecodeBench {
     MachineRates machine;
+    TableReads table;
     std::vector<WorkFigure> windows;  // one window's figures, as many as were asked for
 };
 
@@ -105,6 +114,7 @@ struct PromptBenchRequest : BenchOptions {
 
 struct PromptBench {
     MachineRates machine;
+    TableReads table;
     WorkFigure prompt;  // the whole of it
 };
 

@@ -24,6 +24,8 @@ enum class PromptForm : std::uint8_t { recurrent, chunked };
 
 inline constexpr std::int64_t kChunkRowsMax = 4096;
 inline constexpr std::int64_t kWindowMax = 16;
+inline constexpr std::int64_t kNgramMappedBytes = std::int64_t{4} << 30;
+inline constexpr std::int64_t kNgramCacheBytes = std::int64_t{64} << 20;
 
 // Where to write what a drafter is trained on: of every token that a session keeps, in the order in
 // which they are run, position and token to PREFIX.idx, the mean of the residual streams after each
@@ -48,6 +50,9 @@ struct EngineOptions {
     std::int64_t context = 0;  // tokens that a sequence may reach; 0: the trained length
     std::int64_t chunk = 512;  // prompt tokens read at a time, 1 to kChunkRowsMax
     CacheKind cache = CacheKind::f16;
+    // Bytes of n-gram table rows to keep, the table being read from its file. 0: the table is
+    // mapped whole. Nothing: 0 for tables of at most kNgramMappedBytes, else kNgramCacheBytes.
+    std::optional<std::int64_t> ngram_cache = std::nullopt;
     PromptForm prompt_form = PromptForm::recurrent;
     DumpOptions dump;
 };

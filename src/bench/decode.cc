@@ -101,7 +101,7 @@ Result<DecodeBench> bench_decode(const DecodeBenchRequest& request, const BenchP
     // The better of two moments: a bound is what the machine can do.
     STRATA_ASSIGN(const MachineRates after, measure_machine(request.model.threads, request.small));
     const MachineRates rates = bench::better(before, after);
-    return DecodeBench{rates, run.figures(rates)};
+    return DecodeBench{rates, runner.table_reads(), run.figures(rates)};
 }
 
 }  // namespace strata

@@ -26,7 +26,7 @@ Result<PromptBench> bench_prompt(const PromptBenchRequest& request, const BenchP
     }
     STRATA_ASSIGN(const MachineRates after, measure_machine(request.model.threads, request.small));
     const MachineRates rates = bench::better(before, after);
-    return PromptBench{rates, measured.figure(rates)};
+    return PromptBench{rates, runner.table_reads(), measured.figure(rates)};
 }
 
 }  // namespace strata

@@ -57,9 +57,10 @@ Result<Runner> Runner::load(const BenchOptions& options, std::int64_t rows_max) 
     runner.cache_ = model.cache == CacheKind::f16 ? op::CacheType::f16 : op::CacheType::f32;
     STRATA_ASSIGN(runner.backend_, make_cpu_backend({model.threads}));
     STRATA_ASSIGN(gguf::File file, gguf::File::open(model.model));
-    STRATA_ASSIGN(runner.target_,
-                  model::Target::load(std::move(file), *runner.backend_.device, runner.backend_.ops,
-                                      std::max(rows_max, model.chunk)));
+    STRATA_ASSIGN(
+        runner.target_,
+        model::Target::load(std::move(file), *runner.backend_.device, runner.backend_.ops,
+                            std::max(rows_max, model.chunk), {.cache_bytes = model.ngram_cache}));
     runner.count_ = std::make_unique<WorkCount>(runner.target_->file(), runner.target_->config(),
                                                 runner.cache_);
     return runner;
@@ -87,6 +88,7 @@ Status Runner::step(model::Sequence& sequence, model::StepRequest request, Measu
     const Clock clock;
     STRATA_ASSIGN(const model::StepResult result, target_->step(sequence, request));
     target_->commit(sequence, rows);
+    ++steps_;
     ms += clock.ms();
     checksum = add_to_checksum(
         checksum, {result.logits.data, static_cast<std::size_t>(result.logits.size())});
@@ -132,6 +134,14 @@ Status Runner::read_prompt(model::Sequence& sequence, std::span<const std::int32
         measured->top_token = counted.top_token;
     }
     return Ok{};
+}
+
+TableReads Runner::table_reads() const {
+    const model::RowCounters counters = target_->ngram_counters();
+    return {.mapped = !target_->reads_ngram_rows(),
+            .hits = counters.hits,
+            .misses = counters.misses,
+            .wait_ms = steps_ == 0 ? 0 : counters.wait_ms / static_cast<double>(steps_)};
 }
 
 Status check_same(const Measured& measured, std::uint64_t found) {

@@ -50,6 +50,9 @@ class Runner {
     Status step(model::Sequence& sequence, model::StepRequest request, Measured* counted,
                 std::uint64_t& checksum, double& ms);
 
+    // Of all steps so far.
+    TableReads table_reads() const;
+
   private:
     explicit Runner(const BenchOptions& options) : options_(options) {}
 
@@ -58,6 +61,7 @@ class Runner {
     Backend backend_;
     std::unique_ptr<model::Target> target_;
     std::unique_ptr<WorkCount> count_;
+    std::int64_t steps_ = 0;
 };
 
 // Error: `found` is not what the counting run computed.

@@ -114,6 +114,21 @@ Json object(const WorkFigure& figure) {
             {"top_token", figure.top_token}};
 }
 
+std::string text(const TableReads& table) {
+    if (table.mapped) return {};
+    const auto all = static_cast<double>(table.hits + table.misses);
+    const double cached = all > 0 ? 100 * static_cast<double>(table.hits) / all : 0;
+    return concat("n-gram table   ", fixed(cached, 1), " % of ", table.hits + table.misses,
+                  " rows cached, ", fixed(table.wait_ms, 3), " ms waited a step\n");
+}
+
+Json object(const TableReads& table) {
+    return {{"mapped", table.mapped},
+            {"hits", table.hits},
+            {"misses", table.misses},
+            {"wait_ms", table.wait_ms}};
+}
+
 Status run_decode(const Bench& options) {
     DecodeBenchRequest request;
     fill(options, request);
@@ -132,11 +147,12 @@ Status run_decode(const Bench& options) {
                     {"machine", object(found.machine)},
                     {"depth", request.depth},
                     {"repeats", request.repeats},
+                    {"ngram_table", object(found.table)},
                     {"windows", Json::array()}};
         for (const WorkFigure& window : found.windows) out["windows"].push_back(object(window));
         return print(json_line(out));
     }
-    std::string out = text(found.machine);
+    std::string out = text(found.machine) + text(found.table);
     for (const WorkFigure& window : found.windows) {
         out += concat("window of ", window.rows, " after ", request.depth, " tokens and more\n",
                       text(window));
@@ -156,13 +172,14 @@ Status run_prompt(const Bench& options) {
                       return !interrupt.seen();
                   }));
     if (!options.json) {
-        return print(concat(text(found.machine), "prompt of ", found.prompt.rows, " tokens, ",
-                            request.model.chunk, " at a time\n", text(found.prompt)));
+        return print(concat(text(found.machine), text(found.table), "prompt of ", found.prompt.rows,
+                            " tokens, ", request.model.chunk, " at a time\n", text(found.prompt)));
     }
     return print(json_line(Json{{"bench", "prompt"},
                                 {"machine", object(found.machine)},
                                 {"chunk", request.model.chunk},
                                 {"repeats", request.repeats},
+                                {"ngram_table", object(found.table)},
                                 {"prompt", object(found.prompt)}}));
 }
 

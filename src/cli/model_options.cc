@@ -21,6 +21,10 @@ void add_computing_options(Options& options, ModelOptions* to) {
                            " (default: ", to->chunk, ")"));
     options.choice("--kv", {"f16", "f32"}, &to->cache,
                    "Numbers that keys and values are kept in (default: f16)");
+    options.integer(
+        "--ngram-cache", {0, INT64_MAX}, &to->ngram_cache,
+        "Bytes of n-gram table rows to keep, the table being read from its file; 0: the "
+        "table is mapped whole (default: 0 for tables of up to 4 GiB, else 64 MiB)");
     options.choice("--prompt-form", {"recurrent", "chunked"}, &to->prompt_form,
                    "How delta nets read a prompt: recurrent gives the same bits however the prompt "
                    "is cut, chunked differs from it by rounding (default: recurrent)");
@@ -40,6 +44,7 @@ EngineOptions engine_options(const ModelOptions& options) {
     engine.threads = static_cast<int>(options.threads);
     engine.context = options.context;
     engine.chunk = options.chunk;
+    engine.ngram_cache = options.ngram_cache;
     engine.cache = options.cache == 0 ? CacheKind::f16 : CacheKind::f32;
     engine.prompt_form = options.prompt_form == 0 ? PromptForm::recurrent : PromptForm::chunked;
     return engine;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/options.h"
@@ -16,6 +17,7 @@ struct ModelOptions {
     std::int64_t threads = 0;
     std::int64_t context = 0;  // 0: the default
     std::int64_t chunk = EngineOptions{}.chunk;
+    std::optional<std::int64_t> ngram_cache;
     std::size_t cache = 0;        // of the choices f16, f32
     std::size_t prompt_form = 0;  // of the choices recurrent, chunked
 };

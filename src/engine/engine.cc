@@ -13,10 +13,16 @@ namespace strata {
 namespace {
 
 static_assert(kWindowMax == model::kWindowRowsMax);
+static_assert(kNgramMappedBytes == model::kNgramMappedBytes);
+static_assert(kNgramCacheBytes == model::kNgramCacheBytes);
 
 Status check_options(const EngineOptions& options) {
     if (options.chunk < 1 || options.chunk > kChunkRowsMax) {
         return STRATA_ERROR("the chunk is ", options.chunk, " tokens, wanted 1 to ", kChunkRowsMax);
+    }
+    if (options.ngram_cache.value_or(0) < 0) {
+        return STRATA_ERROR("the cache of n-gram rows is ", *options.ngram_cache,
+                            " bytes, wanted at least 0");
     }
     if (options.context < 0) {
         return STRATA_ERROR("the context is ", options.context,
@@ -138,7 +144,8 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
     STRATA_ASSIGN(gguf::File file, gguf::File::open(options.model));
     STRATA_ASSIGN(parts->target,
                   model::Target::load(std::move(file), *parts->backend.device, parts->backend.ops,
-                                      std::max(options.chunk, model::kWindowRowsMax)));
+                                      std::max(options.chunk, model::kWindowRowsMax),
+                                      {.cache_bytes = options.ngram_cache}));
     if (!options.dflash.empty()) {
         STRATA_ASSIGN(gguf::File draft, gguf::File::open(options.dflash));
         STRATA_ASSIGN(parts->dflash, dflash::BlockModel::load(

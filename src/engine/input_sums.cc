@@ -90,12 +90,14 @@ class Adder final : public device::InputObserver {
 // In chunks, every row through the head, and through the whole MTP layer where it is kept.
 Status read_all(model::Target& target, model::Sequence& sequence,
                 std::span<const std::int32_t> tokens, std::int64_t chunk) {
+    const model::LogitSink unwanted = [](MatrixView<const float>) { return Status(Ok{}); };
     std::vector<float> mtp_logits;
     while (!tokens.empty()) {
         const auto rows = std::min(static_cast<std::size_t>(chunk), tokens.size());
         model::StepRequest request;
         request.tokens = tokens.first(rows);
         request.logits = model::LogitRows::all;
+        request.logit_sink = &unwanted;
         STRATA_TRY(target.step(sequence, request));
         mtp_logits.clear();
         target.commit(sequence, static_cast<std::int64_t>(rows),

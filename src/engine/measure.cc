@@ -45,6 +45,9 @@ Status Engine::logits(const LogitsRequest& request, const RowSink& sink) {
     STRATA_ASSIGN(model::Sequence sequence,
                   target.make_sequence(parts_->sequence_options(
                       static_cast<std::int64_t>(request.tokens.size()), mtp)));
+    const model::LogitSink rows_sink = [&](MatrixView<const float> logits) {
+        return sink({logits.data, static_cast<std::size_t>(logits.size())});
+    };
     std::vector<float> mtp_logits;
     std::span<const std::int32_t> rest(request.tokens);
     while (!rest.empty()) {
@@ -55,10 +58,8 @@ Status Engine::logits(const LogitsRequest& request, const RowSink& sink) {
         step.window = request.window > 0;
         step.form = step.window ? op::DeltaForm::recurrent : parts_->prompt_form();
         step.logits = mtp ? model::LogitRows::none : model::LogitRows::all;
-        STRATA_ASSIGN(const model::StepResult result, target.step(sequence, step));
-        if (!mtp) {
-            STRATA_TRY(sink({result.logits.data, static_cast<std::size_t>(result.logits.size())}));
-        }
+        step.logit_sink = &rows_sink;
+        STRATA_TRY(target.step(sequence, step));
         mtp_logits.clear();
         target.commit(sequence, static_cast<std::int64_t>(rows), mtp ? &mtp_logits : nullptr);
         if (!mtp_logits.empty()) STRATA_TRY(sink(mtp_logits));

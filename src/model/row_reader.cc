@@ -13,14 +13,12 @@ namespace strata::model {
 
 Result<std::unique_ptr<RowReader>> RowReader::open(const StoredTable& table,
                                                    std::int64_t request_max,
-                                                   std::uint64_t cache_bytes, ReadMethod method) {
+                                                   std::int64_t cache_bytes, ReadMethod method) {
     STRATA_CHECK(table.row_bytes > 0 && request_max > 0);
     STRATA_ASSIGN(std::unique_ptr<BatchReader> reader, BatchReader::open(table.path, method));
-    const std::uint64_t fit = cache_bytes / static_cast<std::uint64_t>(table.row_bytes);
-    const std::int64_t most = std::min<std::int64_t>(table.rows, INT32_MAX);
-    const std::int64_t slots = std::max(
-        2 * request_max,
-        static_cast<std::int64_t>(std::min<std::uint64_t>(fit, static_cast<std::uint64_t>(most))));
+    const std::int64_t fit =
+        std::min({cache_bytes / table.row_bytes, table.rows, std::int64_t{INT32_MAX}});
+    const std::int64_t slots = std::max(2 * request_max, fit);
     const auto bytes = static_cast<std::size_t>(slots) * static_cast<std::size_t>(table.row_bytes);
     Memory memory;
     try {

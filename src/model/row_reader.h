@@ -35,7 +35,7 @@ class RowReader {
     // is more. Errors: those of BatchReader::open; not enough memory.
     static Result<std::unique_ptr<RowReader>> open(const StoredTable& table,
                                                    std::int64_t request_max,
-                                                   std::uint64_t cache_bytes, ReadMethod method);
+                                                   std::int64_t cache_bytes, ReadMethod method);
 
     // Starts reading what is missing of `rows`, each in [0, table.rows), and returns.
     void start(std::span<const std::int64_t> rows);

@@ -51,9 +51,8 @@ Status Target::open_ngram(const NgramOptions& options, std::int64_t rows_max) {
     if (!config_.ngram.present()) return Ok{};
     const NgramWeights& weights = *weights_.ngram;
     work_.ngram_table = weights.table;
-    const auto bytes = static_cast<std::uint64_t>(weights.table.rows) *
-                       static_cast<std::uint64_t>(weights.table.row_bytes);
-    const std::uint64_t cache =
+    const std::int64_t bytes = weights.table.rows * weights.table.row_bytes;
+    const std::int64_t cache =
         options.cache_bytes.value_or(bytes > kNgramMappedBytes ? kNgramCacheBytes : 0);
     if (cache == 0) return Ok{};
     const std::int64_t request = rows_max * config_.ngram.heads();
@@ -182,7 +181,11 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     take_residual(request.residual ? rows : 0);
     if (request.logits != LogitRows::none) {
         const std::int64_t from = request.logits == LogitRows::all ? 0 : rows - 1;
-        take_logits(pass, from, rows - from, logits_);
+        if (request.logit_sink == nullptr) {
+            take_logits(pass, from, rows - from, logits_);
+        } else {
+            STRATA_TRY(sink_logits(pass, from, rows - from, *request.logit_sink));
+        }
     }
     queue_->wait();
     sequence.pending_.assign(request.tokens.begin(), request.tokens.end());
@@ -253,6 +256,20 @@ void Target::take_chosen(std::int64_t rows) {
     chosen_.resize(at + static_cast<std::size_t>(rows * config_.experts_active));
     device_->download(*queue_, std::as_writable_bytes(std::span(chosen_).subspan(at)),
                       reinterpret_cast<const std::byte*>(work_.chosen.data));
+}
+
+Status Target::sink_logits(Forward& pass, std::int64_t from, std::int64_t rows,
+                           const LogitSink& sink) {
+    for (std::int64_t done = 0; done < rows;) {
+        const std::int64_t now = std::min(rows - done, device_logits_.rows);
+        logits_.clear();
+        take_logits(pass, from + done, now, logits_);
+        queue_->wait();
+        STRATA_TRY(sink({logits_.data(), now, config_.vocabulary}));
+        done += now;
+    }
+    logits_.clear();
+    return Ok{};
 }
 
 void Target::take_logits(Forward& pass, std::int64_t from, std::int64_t rows,

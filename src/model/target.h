@@ -25,13 +25,15 @@ enum class LogitRows : std::uint8_t { none, last, all };
 struct NgramOptions {
     // Of rows read from the file and kept. 0: the table is mapped and read in place. Nothing: 0 for
     // tables of at most kNgramMappedBytes, else kNgramCacheBytes.
-    std::optional<std::uint64_t> cache_bytes = std::nullopt;
+    std::optional<std::int64_t> cache_bytes = std::nullopt;
     ReadMethod method = ReadMethod::automatic;
 };
 
 // Tables up to this size stay in memory beside the weights of the models that have them.
-inline constexpr std::uint64_t kNgramMappedBytes = std::uint64_t{4} << 30;
-inline constexpr std::uint64_t kNgramCacheBytes = std::uint64_t{64} << 20;
+inline constexpr std::int64_t kNgramMappedBytes = std::int64_t{4} << 30;
+inline constexpr std::int64_t kNgramCacheBytes = std::int64_t{64} << 20;
+
+using LogitSink = std::function<Status(MatrixView<const float> rows)>;
 
 struct StepRequest {
     std::span<const std::int32_t> tokens;  // at least 1, at most rows_max()
@@ -39,6 +41,9 @@ struct StepRequest {
     bool window = false;
     op::DeltaForm form = op::DeltaForm::recurrent;
     LogitRows logits = LogitRows::last;
+    // Takes the logits as they are made, some rows at a time; the result then has none. All rows
+    // of a long chunk are more memory than its state. Its error is the step's.
+    const LogitSink* logit_sink = nullptr;
     // Layers after which the mean of the streams is wanted.
     std::span<const std::int64_t> feature_layers;
     // The residual streams after the last layer are wanted.
@@ -93,6 +98,8 @@ class Target {
         return sequence.restore(*queue_, saved);
     }
 
+    // Whether the n-gram table is read from its file instead of mapped.
+    bool reads_ngram_rows() const { return ngram_reader_ != nullptr; }
     // Of the n-gram table's rows; all 0 where the table is mapped.
     RowCounters ngram_counters() const {
         return ngram_reader_ == nullptr ? RowCounters{} : ngram_reader_->counters();
@@ -134,6 +141,7 @@ class Target {
     void take_feature(Forward& pass, std::int64_t index, std::int64_t rows, std::int64_t layers);
     void take_residual(std::int64_t rows);
     void take_chosen(std::int64_t rows);
+    Status sink_logits(Forward& pass, std::int64_t from, std::int64_t rows, const LogitSink& sink);
     // Appends the logits of rows from .. from+rows-1 of the pass's x to `out`.
     void take_logits(Forward& pass, std::int64_t from, std::int64_t rows, std::vector<float>& out);
     void run_mtp_cells(Sequence& sequence, std::int64_t rows, std::vector<float>* logits);

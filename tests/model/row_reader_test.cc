@@ -16,7 +16,7 @@ namespace strata::test {
 namespace {
 
 std::unique_ptr<model::RowReader> open_reader(const model::StoredTable& table,
-                                              std::int64_t request_max, std::uint64_t cache_bytes,
+                                              std::int64_t request_max, std::int64_t cache_bytes,
                                               ReadMethod method) {
     auto reader = model::RowReader::open(table, request_max, cache_bytes, method);
     if (!reader.ok()) std::abort();
