@@ -19,8 +19,8 @@ bundled="$root/models/strata-mini.gguf"
 guesser="$root/models/strata-mini-draft.gguf"
 
 if (($# == 0)); then
-    echo '$ strata generate -p "class Command" -n 44' >&2
-    "$strata" generate -m "$bundled" --dflash "$guesser" -p "class Command" -n 44
+    echo '$ strata generate -p "class Command" -n 43' >&2
+    "$strata" generate -m "$bundled" --dflash "$guesser" -p "class Command" -n 43
     echo '$ strata chat -p "what does grep do?"' >&2
     exec "$strata" chat -m "$bundled" --dflash "$guesser" -p "what does grep do?"
 fi

@@ -1,8 +1,8 @@
 """What drafting gains on five kinds of text: tokens a window, and speed beside plain decoding.
 
-Runs `strata eval acceptance`, in which the drafters take turns on each prompt, so that what else the
-machine does meets all of them. A round runs every kind once, and once each draft of --format; printed
-are medians over the rounds and their range. A text that a drafter changes ends the bench.
+Runs `strata eval acceptance`, in which the drafters take turns on each prompt, so that what else
+the machine does meets all of them. A round runs every kind once, and once each draft of --format;
+printed are medians over the rounds and their range. A text that a drafter changes ends the bench.
 """
 
 import argparse
@@ -95,8 +95,12 @@ def row(name, trials):
 def medians(raw):
     """{drafter: {kind: median of the speed beside plain decoding}}"""
     kinds = dict.fromkeys(t["kind"] for t in raw if "format" not in t)
-    return {d: {k: statistics.median(t["speedup"] for t in select(raw, kind=k, draft=d, format=None))
-                for k in kinds} for d in DRAFTERS}
+
+    def median(drafter, kind):
+        trials = select(raw, kind=kind, draft=drafter, format=None)
+        return statistics.median(t["speedup"] for t in trials)
+
+    return {d: {k: median(d, k) for k in kinds} for d in DRAFTERS}
 
 
 def mean(values):
@@ -109,13 +113,14 @@ def goals(speeds):
     fast = max(speeds["dflash"]["code"], speeds["auto"]["code"])
     yield "DFlash2 or auto at least 1.6 times plain decoding on code", fast, fast >= 1.6
     least = min(speeds["auto"][k] / max(1, *(speeds[d][k] for d in single)) for k in speeds["auto"])
-    yield "auto at least 0.98 of the best single one, none included, on each kind", least, least >= 0.98
+    yield "auto at least 0.98 of the best of the others on each kind", least, least >= 0.98
     over = mean(speeds["auto"].values()) / max(1, *(mean(speeds[d].values()) for d in single))
     yield "auto at least 1.05 times the best single one over all kinds", over, over >= 1.05
 
 
 def report(raw):
-    heading = "| {} | tokens a window | speed | range | draft's share of the time |\n|---|---|---|---|---|"
+    heading = ("| {} | tokens a window | speed | range | draft's share of the time |\n"
+               "|---|---|---|---|---|")
     lines = []
     for kind in dict.fromkeys(t["kind"] for t in raw if "format" not in t):
         lines.append(heading.format(kind))
