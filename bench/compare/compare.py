@@ -21,7 +21,7 @@ def parse():
     parser.add_argument("--llama", required=True, help="the driver that run.sh builds")
     parser.add_argument("--llama-version", default="", help="for the record")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="of windows; 0: none")
     parser.add_argument("--prompt-rounds", type=int, default=3)
     parser.add_argument("--depth", type=int, default=64, help="tokens before the first window")
     parser.add_argument("--tokens", type=int, default=16, help="decoded in a round, by each window")
@@ -125,7 +125,7 @@ def main():
                 decode.append(decode_round(args, model))
             if args.prompt and i < args.prompt_rounds:
                 prompt.append(prompt_round(args, model))
-    ratios = report_decode(args, decode)
+    ratios = report_decode(args, decode) if decode else {}
     if prompt:
         ratios |= report_prompt(args, prompt)
     print(f"{'':<34}   median   (least to most), {args.threads} threads")
