@@ -74,7 +74,7 @@ struct Session::State final : spec::Follower {
     Status decode(const GenerateRequest& request, TextOut& out, Completion& completion);
     // Verify windows from the last token of `text` on until `take` says that the text ends.
     Status run_rounds(const GenerateRequest& request, const std::vector<std::int32_t>& text,
-                      const spec::Take& take, Completion& completion);
+                      const spec::Take& take, spec::Draw* draw, Completion& completion);
 
     void want(const spec::StepRows& rows, model::StepRequest& request) override;
     Status keep(std::int64_t first, std::span<const std::int32_t> tokens,

@@ -35,10 +35,17 @@ Status check(const Sampling& s) {
     return Ok{};
 }
 
-void Sampler::penalize(std::span<const std::int32_t> before) {
+bool Sampler::penalizes() const {
     const bool none = sampling_.repeat_penalty == 1 && sampling_.presence_penalty == 0 &&
                       sampling_.frequency_penalty == 0;
-    if (none || sampling_.penalty_window == 0) return;
+    return !none && sampling_.penalty_window != 0;
+}
+
+bool Sampler::plain() const { return sampling_.temperature == 0 && !penalizes(); }
+
+// Candidates are in the order of their ids.
+void Sampler::penalize(std::span<const std::int32_t> before) {
+    if (!penalizes()) return;
     if (sampling_.penalty_window > 0) {
         const auto window = static_cast<std::size_t>(sampling_.penalty_window);
         before = before.last(std::min(window, before.size()));
@@ -46,8 +53,11 @@ void Sampler::penalize(std::span<const std::int32_t> before) {
     std::unordered_map<std::int32_t, std::int64_t> counts;
     for (const std::int32_t token : before) ++counts[token];
     for (const auto& [token, count] : counts) {
-        if (token < 0 || static_cast<std::size_t>(token) >= candidates_.size()) continue;
-        double& logit = candidates_[static_cast<std::size_t>(token)].logit;
+        const auto found =
+            std::lower_bound(candidates_.begin(), candidates_.end(), token,
+                             [](const Candidate& c, std::int32_t id) { return c.id < id; });
+        if (found == candidates_.end() || found->id != token) continue;
+        double& logit = found->logit;
         logit = logit > 0 ? logit / sampling_.repeat_penalty : logit * sampling_.repeat_penalty;
         logit -= sampling_.presence_penalty;
         logit -= sampling_.frequency_penalty * static_cast<double>(count);
@@ -97,6 +107,23 @@ Result<std::int32_t> Sampler::pick(std::span<const float> logits,
         }
         candidates_.push_back({static_cast<double>(logits[i]), static_cast<std::int32_t>(i)});
     }
+    return pick_candidate(before, position);
+}
+
+Result<std::int32_t> Sampler::draw_among(std::span<const std::int32_t> tokens,
+                                         std::span<const float> logits,
+                                         std::span<const std::int32_t> before) {
+    candidates_.clear();
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        candidates_.push_back({static_cast<double>(logits[i]), tokens[i]});
+    }
+    std::sort(candidates_.begin(), candidates_.end(),
+              [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+    return pick_candidate(before, static_cast<std::int64_t>(before.size()));
+}
+
+Result<std::int32_t> Sampler::pick_candidate(std::span<const std::int32_t> before,
+                                             std::int64_t position) {
     penalize(before);
     const auto lower = [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; };
     const auto best = std::max_element(candidates_.begin(), candidates_.end(), lower);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "spec/drafter.h"
 #include "strata/engine.h"
 
 namespace strata {
@@ -13,7 +14,7 @@ namespace strata {
 // Draws by the Gumbel-max rule: the kept token of largest logit / temperature + g, where the noise
 // g depends on seed, position and token alone. A draw is therefore the same whoever asks for it,
 // and two distributions that are close mostly give the same token.
-class Sampler {
+class Sampler final : public spec::Draw {
   public:
     // `sampling` as check() accepts it.
     explicit Sampler(const Sampling& sampling) : sampling_(sampling) {}
@@ -23,11 +24,26 @@ class Sampler {
     Result<std::int32_t> pick(std::span<const float> logits, std::span<const std::int32_t> before,
                               std::int64_t position);
 
+    // Whether it takes anything but the largest logit.
+    bool plain() const;
+
+    // Draws as pick() does at the position after `before`, from a drafter's logits.
+    Result<std::int32_t> draw(std::span<const float> logits,
+                              std::span<const std::int32_t> before) override {
+        return pick(logits, before, static_cast<std::int64_t>(before.size()));
+    }
+    Result<std::int32_t> draw_among(std::span<const std::int32_t> tokens,
+                                    std::span<const float> logits,
+                                    std::span<const std::int32_t> before) override;
+
   private:
     struct Candidate {
         double logit;
         std::int32_t id;
     };
+    Result<std::int32_t> pick_candidate(std::span<const std::int32_t> before,
+                                        std::int64_t position);
+    bool penalizes() const;
     void penalize(std::span<const std::int32_t> before);
     void keep_top_k();
     void keep_top_p();

@@ -70,7 +70,9 @@ Status Session::State::keep(std::int64_t first, std::span<const std::int32_t> to
 
 Status Session::State::run_rounds(const GenerateRequest& request,
                                   const std::vector<std::int32_t>& text, const spec::Take& take,
-                                  Completion& completion) {
+                                  spec::Draw* draw, Completion& completion) {
+    spec::RoundParts round_parts{*parts.target, sequence, drafts ? drafter.get() : nullptr, this,
+                                 draw};
     DraftCounts& counts = completion.draft;
     bool ended = false;
     while (!ended && sequence.length() < sequence.context()) {
@@ -80,10 +82,8 @@ Status Session::State::run_rounds(const GenerateRequest& request,
             const auto generated = static_cast<std::int64_t>(completion.tokens.size());
             rows = std::min(rows, request.max_tokens - generated);
         }
-        STRATA_ASSIGN(
-            const spec::RoundResult round,
-            spec::run_round({*parts.target, sequence, drafts ? drafter.get() : nullptr, this}, text,
-                            rows, take, next_logits));
+        STRATA_ASSIGN(const spec::RoundResult round,
+                      spec::run_round(round_parts, text, rows, take, next_logits));
         ended = round.ended;
         count(round.window, counts);
     }
@@ -109,7 +109,8 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
     begin_counts(completion.draft);
     STRATA_ASSIGN(const bool ended, take(next_logits));
     if (ended) return Ok{};
-    Status status = run_rounds(request, text, take, completion);
+    spec::Draw* const draw = sampler.plain() ? nullptr : &sampler;
+    Status status = run_rounds(request, text, take, draw, completion);
     // It may have seen a token that the sequence does not keep.
     if (!status.ok() && drafter) drafter->reset();
     return status;

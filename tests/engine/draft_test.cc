@@ -13,6 +13,8 @@
 namespace strata::test {
 namespace {
 
+using Tokens = std::vector<std::int32_t>;
+
 class Drafted : public ::testing::Test {
   protected:
     Drafted() {
@@ -84,6 +86,55 @@ TEST_F(Drafted, the_context_and_stop_strings_end_a_window_where_they_end_plain_t
         const Completion got = generate({.kind = kind, .rows = 7}, stopped);
         EXPECT_EQ(got.tokens, want.tokens);
         EXPECT_EQ(got.text, want.text);
+    }
+}
+
+TEST_F(Drafted, a_prompt_as_long_as_a_window_is_still_a_prompt) {
+    for (std::int64_t length = 1; length <= 6; ++length) {
+        GenerateRequest short_prompt = request({}, 12);
+        short_prompt.prompt.resize(static_cast<std::size_t>(length));
+        const Tokens want = generate({}, short_prompt).tokens;
+        for (const std::int64_t rows : {2, 4, 5}) {
+            const Completion got = generate({.kind = DraftKind::mtp, .rows = rows}, short_prompt);
+            EXPECT_EQ(got.tokens, want) << length << ' ' << rows;
+        }
+    }
+}
+
+TEST_F(Drafted, windows_shrink_where_the_context_ends) {
+    GenerateRequest open_end = request({}, -1);
+    open_end.ignore_end_tokens = true;
+    for (std::int64_t room = 0; room <= 8; ++room) {
+        const auto length = static_cast<std::int64_t>(open_end.prompt.size());
+        Session plain = engine_->make_session(length + room).value();
+        const Completion want = plain.generate(open_end).value();
+        EXPECT_EQ(static_cast<std::int64_t>(want.tokens.size()), room + 1);
+        for (const DraftKind kind : {DraftKind::suffix, DraftKind::mtp, DraftKind::best}) {
+            Session session =
+                engine_->make_session(length + room, {.kind = kind, .rows = 8}).value();
+            const Completion got = session.generate(open_end).value();
+            EXPECT_EQ(got.tokens, want.tokens) << room;
+            EXPECT_EQ(got.finish, Finish::length) << room;
+        }
+    }
+}
+
+TEST_F(Drafted, a_cancelled_answer_is_gone_on_with_as_a_fresh_run_would_be) {
+    for (const DraftKind kind : {DraftKind::suffix, DraftKind::mtp}) {
+        const Drafting drafting{.kind = kind, .rows = 6};
+        Session session = engine_->make_session(0, drafting).value();
+        GenerateRequest turn = request({}, 40);
+        turn.ignore_end_tokens = true;
+        int pieces = 0;
+        const Completion cut =
+            session.generate(turn, [&](std::string_view) { return ++pieces < 5; }).value();
+        EXPECT_EQ(cut.finish, Finish::cancelled);
+        turn.prompt.insert(turn.prompt.end(), cut.tokens.begin(), cut.tokens.end());
+        const Completion resumed = session.generate(turn).value();
+        const Completion fresh = generate(drafting, turn);
+        EXPECT_EQ(resumed.tokens, fresh.tokens);
+        EXPECT_EQ(resumed.draft.drafted, fresh.draft.drafted);
+        EXPECT_EQ(resumed.draft.accepted_by_position, fresh.draft.accepted_by_position);
     }
 }
 

@@ -8,9 +8,11 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "engine/philox.h"
+#include "tests/support/random.h"
 
 namespace strata::test {
 namespace {
@@ -152,6 +154,38 @@ TEST(Sampler, settings_out_of_range_are_errors) {
     EXPECT_FALSE(check(Sampling{.repeat_penalty = 0}).ok());
     EXPECT_FALSE(check(Sampling{.presence_penalty = nan}).ok());
     EXPECT_FALSE(check(Sampling{.penalty_window = -2}).ok());
+}
+
+TEST(Sampler, a_draft_draws_among_some_tokens_as_the_target_among_all) {
+    Random random("among");
+    const std::vector<float> logits = random.floats(50, -3, 3);
+    const std::vector<std::int32_t> before = {3, 3, 9};
+    const std::vector<Sampling> samplings = {
+        {.temperature = 1},
+        {.repeat_penalty = 2, .presence_penalty = 1},
+        {.temperature = 0.7, .top_k = 9, .top_p = 0.9, .min_p = 0.02, .frequency_penalty = 1}};
+    for (Sampling sampling : samplings) {
+        for (sampling.seed = 0; sampling.seed < 20; ++sampling.seed) {
+            Sampler sampler(sampling);
+            const std::int32_t want = sampler.pick(logits, before, 3).value();
+            EXPECT_EQ(sampler.draw(logits, before).value(), want);
+            // All tokens, in another order.
+            std::vector<std::int32_t> tokens(50);
+            std::iota(tokens.begin(), tokens.end(), 0);
+            random.shuffle(tokens);
+            std::vector<float> theirs;
+            for (const std::int32_t t : tokens)
+                theirs.push_back(logits[static_cast<std::size_t>(t)]);
+            EXPECT_EQ(sampler.draw_among(tokens, theirs, before).value(), want);
+            // Fewer: the one drawn is among them, and of those left out none would have been.
+            const std::vector<std::int32_t> pair = {want, (want + 1) % 50};
+            const std::vector<float> two = {logits[static_cast<std::size_t>(pair[0])],
+                                            logits[static_cast<std::size_t>(pair[1])]};
+            if (sampling.top_k == 0) {
+                EXPECT_EQ(sampler.draw_among(pair, two, before).value(), want);
+            }
+        }
+    }
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "engine/sampler.h"
 #include "spec/mtp.h"
@@ -161,6 +163,71 @@ TEST(Rounds, real_drafters_change_no_token_and_no_state) {
             EXPECT_EQ(suffix.state, want.state) << rows;
         }
     }
+}
+
+// Guesses one token, always the same.
+class OneToken final : public spec::Drafter {
+  public:
+    explicit OneToken(std::int32_t token) : token_(token) {}
+    std::string_view name() const override { return "one token"; }
+    Result<spec::Guesses> guess(const spec::GuessRequest&) override {
+        return spec::Guesses{{token_}, {}, 0};
+    }
+
+  private:
+    std::int32_t token_;
+};
+
+// Chi-square of the first token of windows of many seeds against the target's own probabilities.
+// `biased` plants the fault of a verifier that takes a guess wherever it is possible at all.
+double chi_square_of_windows(bool biased) {
+    constexpr int kSeeds = 600;
+    constexpr std::int64_t kLikeliest = 6;
+    TinyTarget target;
+    model::Sequence sequence = target.sequence();
+    const Tokens text = random_tokens("chi", 12, target->config());
+    target.run(sequence, std::span(text).first(11), 64, false);
+    const std::string before = target->save(sequence);
+    std::vector<float> logits = target.step(sequence, std::span(text).last(1), true);
+    target->drop(sequence);
+    std::vector<std::pair<double, std::int32_t>> likeliest;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+        likeliest.push_back({-static_cast<double>(logits[i]), static_cast<std::int32_t>(i)});
+    }
+    std::sort(likeliest.begin(), likeliest.end());
+    likeliest.resize(kLikeliest);
+    double sum = 0;
+    for (const auto& [minus, token] : likeliest) sum += std::exp(likeliest[0].first - minus);
+    OneToken drafter(likeliest[1].second);
+    std::map<std::int32_t, int> counts;
+    for (int seed = 0; seed < kSeeds; ++seed) {
+        EXPECT_TRUE(target->restore(sequence, before).ok());
+        Sampler sampler(
+            {.temperature = 1, .top_k = kLikeliest, .seed = static_cast<std::uint64_t>(seed)});
+        Tokens grown = text;
+        const spec::Take take = [&](std::span<const float> row) -> Result<bool> {
+            STRATA_ASSIGN(std::int32_t token,
+                          sampler.pick(row, grown, static_cast<std::int64_t>(grown.size())));
+            if (biased && grown.size() == text.size()) token = likeliest[1].second;
+            grown.push_back(token);
+            return false;
+        };
+        EXPECT_TRUE(spec::run_round({*target, sequence, &drafter}, grown, 2, take, logits).ok());
+        ++counts[grown[text.size()]];
+    }
+    double chi_square = 0;
+    for (const auto& [minus, token] : likeliest) {
+        const double want = kSeeds * std::exp(likeliest[0].first - minus) / sum;
+        chi_square += (counts[token] - want) * (counts[token] - want) / want;
+    }
+    return chi_square;
+}
+
+TEST(Rounds, drafted_draws_follow_the_target_s_distribution) {
+    // Of 5 degrees of freedom: passed by one of a hundred thousand fair runs.
+    constexpr double kLimit = 30.9;
+    EXPECT_LT(chi_square_of_windows(false), kLimit);
+    EXPECT_GT(chi_square_of_windows(true), kLimit);
 }
 
 TEST(Rounds, an_error_while_taking_leaves_the_sequence_as_it_was) {

@@ -31,6 +31,20 @@ std::vector<T> download(device::Device& device, device::Queue& queue, const T* f
     return values;
 }
 
+// Of the candidate `token`.
+float softmax_at(std::span<const std::int32_t> candidates, std::span<const float> scores,
+                 std::int32_t token) {
+    const double largest = *std::max_element(scores.begin(), scores.end());
+    double sum = 0;
+    double at = 0;
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+        const double e = std::exp(static_cast<double>(scores[i]) - largest);
+        sum += e;
+        if (candidates[i] == token) at = e;
+    }
+    return static_cast<float>(at / sum);
+}
+
 // FNV-1a of the start of every tensor: enough of a file to tell trained weights apart.
 std::string mark_of(const gguf::File& file) {
     constexpr std::size_t kStart = 1024;
@@ -176,52 +190,74 @@ void BlockModel::run_block(const Context& context, const DraftRequest& request) 
     ops_.dflash_block(op, *queue_);
 }
 
-void BlockModel::run_select(const DraftRequest& request) {
-    const std::int64_t guesses = request.rows - 1;
-    const MatrixView<float> hidden = work_.hidden.rows_from(1, guesses);
-    const MatrixView<float> logits = work_.logits.first_rows(guesses);
-    ops_.output_head({hidden, weights_.head, logits}, *queue_);
+void BlockModel::run_select(std::int64_t first, std::int64_t count, std::int32_t anchor) {
     op::DflashSelect op;
-    op.hidden = hidden;
-    op.logits = logits;
-    op.anchor = request.anchor;
+    op.hidden = work_.hidden.rows_from(1 + first, count);
+    op.logits = work_.logits.rows_from(first, count);
+    op.anchor = anchor;
     op.token_of_row = weights_.token_of_row;
     op.projection = weights_.selector;
     op.predecessor = weights_.predecessor;
     op.successor = weights_.successor;
-    op.candidates = work_.candidates.first_rows(guesses);
-    op.scores = work_.scores.first_rows(guesses);
-    op.path = {work_.path.data, guesses};
-    op.confidence = {work_.confidence.data, guesses};
+    op.candidates = work_.candidates.first_rows(count);
+    op.scores = work_.scores.first_rows(count);
+    op.path = {work_.path.data, count};
+    op.confidence = {work_.confidence.data, count};
     op.rows = work_.walked.data;
     ops_.dflash_select(op, *queue_);
 }
 
-Guess BlockModel::take(std::int64_t guesses, float confidence_min) {
+Guess BlockModel::take(std::int64_t count) {
     Guess guess;
     guess.width = config_.candidates;
     const auto walked = download(*device_, *queue_, work_.walked.data, 1);
-    guess.path = download(*device_, *queue_, work_.path.data, guesses);
-    guess.confidence = download(*device_, *queue_, work_.confidence.data, guesses);
-    guess.candidates = download(*device_, *queue_, work_.candidates.data, guesses * guess.width);
-    guess.scores = download(*device_, *queue_, work_.scores.data, guesses * guess.width);
+    guess.path = download(*device_, *queue_, work_.path.data, count);
+    guess.confidence = download(*device_, *queue_, work_.confidence.data, count);
+    guess.candidates = download(*device_, *queue_, work_.candidates.data, count * guess.width);
+    guess.scores = download(*device_, *queue_, work_.scores.data, count * guess.width);
     queue_->wait();
-    std::size_t kept = 0;
-    while (kept < static_cast<std::size_t>(walked[0]) && guess.confidence[kept] >= confidence_min) {
-        ++kept;
-    }
-    guess.path.resize(kept);
-    guess.confidence.resize(kept);
-    guess.candidates.resize(kept * static_cast<std::size_t>(guess.width));
-    guess.scores.resize(kept * static_cast<std::size_t>(guess.width));
+    guess.keep(static_cast<std::size_t>(walked[0]));
     return guess;
+}
+
+// Row by row, since each row's scores depend on the pick before it.
+Guess BlockModel::draw(const DraftRequest& request) {
+    Guess all;
+    all.width = config_.candidates;
+    std::int32_t before = request.anchor;
+    for (std::int64_t i = 0; i + 1 < request.rows; ++i) {
+        run_select(i, 1, before);
+        const Guess row = take(1);
+        if (row.path.empty()) break;
+        const auto pick = request.pick(row.candidates, row.scores, all.path);
+        if (!pick.ok()) break;
+        before = *pick;
+        all.path.push_back(before);
+        all.confidence.push_back(softmax_at(row.candidates, row.scores, before));
+        all.candidates.insert(all.candidates.end(), row.candidates.begin(), row.candidates.end());
+        all.scores.insert(all.scores.end(), row.scores.begin(), row.scores.end());
+    }
+    return all;
 }
 
 Result<Guess> BlockModel::draft(const Context& context, const DraftRequest& request) {
     STRATA_TRY(check(request));
     run_block(context, request);
-    run_select(request);
-    return take(request.rows - 1, request.confidence_min);
+    const std::int64_t guesses = request.rows - 1;
+    ops_.output_head(
+        {work_.hidden.rows_from(1, guesses), weights_.head, work_.logits.first_rows(guesses)},
+        *queue_);
+    Guess guess;
+    if (request.pick) {
+        guess = draw(request);
+    } else {
+        run_select(0, guesses, request.anchor);
+        guess = take(guesses);
+    }
+    std::size_t kept = 0;
+    while (kept < guess.path.size() && guess.confidence[kept] >= request.confidence_min) ++kept;
+    guess.keep(kept);
+    return guess;
 }
 
 }  // namespace strata::dflash

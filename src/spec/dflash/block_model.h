@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,9 +25,15 @@ struct DraftRequest {
     std::int32_t anchor = 0;    // the last committed token, which the target has not run
     std::int64_t rows = 0;      // the anchor's included: 2 to the block size
     float confidence_min = 0;   // the draft ends before the first guess below it
+    // The guess that a row's candidates and scores give, after the guesses of `chain`; its error
+    // ends the draft. Empty: the candidate of largest score.
+    std::function<Result<std::int32_t>(std::span<const std::int32_t> candidates,
+                                       std::span<const float> scores,
+                                       std::span<const std::int32_t> chain)>
+        pick;
 };
 
-// One greedy draft. It may be empty.
+// One draft. It may be empty.
 struct Guess {
     std::vector<std::int32_t> path;
     std::vector<float> confidence;  // softmax over the row's candidates at the pick
@@ -34,6 +41,14 @@ struct Guess {
     std::int64_t width = 0;
     std::vector<std::int32_t> candidates;
     std::vector<float> scores;
+
+    // Drops all guesses but the first `count`.
+    void keep(std::size_t count) {
+        path.resize(count);
+        confidence.resize(count);
+        candidates.resize(count * static_cast<std::size_t>(width));
+        scores.resize(count * static_cast<std::size_t>(width));
+    }
 };
 
 // Owns the draft's file and weights; contexts are the caller's. Calls are not concurrent.
@@ -89,8 +104,11 @@ class BlockModel {
     op::DflashShape shape() const;
     Status check(const DraftRequest& request) const;
     void run_block(const Context& context, const DraftRequest& request);
-    void run_select(const DraftRequest& request);
-    Guess take(std::int64_t guesses, float confidence_min);
+    // Of the block's guesses first .. first+count-1, the first of which follows `anchor`.
+    void run_select(std::int64_t first, std::int64_t count, std::int32_t anchor);
+    // The guesses of the last run_select.
+    Guess take(std::int64_t count);
+    Guess draw(const DraftRequest& request);
 
     gguf::File file_;
     device::Device* device_;
