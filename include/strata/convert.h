@@ -32,7 +32,8 @@ Status convert_checkpoint(const ConvertRequest& request, const ConvertProgress& 
 struct QuantizeRequest : TypeNames {
     std::string input;  // a GGUF file, a part of a split set, or a folder holding one
     std::string output;
-    bool no_mtp = false;  // leaves the MTP layer out
+    bool no_mtp = false;    // leaves the MTP layer out
+    bool only_mtp = false;  // leaves all else out: a file for EngineOptions::mtp
     // What gather_importance (strata/eval.h) or llama.cpp's imatrix wrote of the model: formats
     // that can then round the columns that matter more finely. Empty: none.
     std::string importance;

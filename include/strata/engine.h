@@ -46,6 +46,7 @@ std::vector<std::int64_t> default_feature_layers(std::int64_t layers);
 struct EngineOptions {
     std::string model;         // a GGUF file, a part of a split set, or a folder holding one
     std::string dflash;        // a DFlash2 draft's GGUF file; empty: none
+    std::string mtp;           // a GGUF file of the MTP layer; empty: the model file's own
     int threads = 0;           // 0: all cores that this process may use
     std::int64_t context = 0;  // tokens that a sequence may reach; 0: the trained length
     std::int64_t chunk = 512;  // prompt tokens read at a time, 1 to kChunkRowsMax

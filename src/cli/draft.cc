@@ -52,7 +52,9 @@ Result<Draft> make_draft(const DraftOptions& options, Engine& engine) {
 }
 
 Status run(const DraftOptions& options) {
-    STRATA_ASSIGN(const auto engine, load(options.model));
+    EngineOptions engine_opts = engine_options(options.model);
+    engine_opts.mtp = options.mtp.value_or("");
+    STRATA_ASSIGN(const auto engine, Engine::load(engine_opts));
     STRATA_ASSIGN(const Draft draft, make_draft(options, *engine));
     if (!options.json) return print(table(draft, *engine));
     Json json = {{"path", draft.path}, {"confidence", draft.confidence}};
@@ -69,11 +71,6 @@ Status check_options(const DraftOptions& options) {
         return STRATA_ERROR("--mtp and --dflash are both ", dflash ? "given" : "missing",
                             ": one says which drafter guesses");
     }
-    if (options.mtp && !options.mtp->empty()) {
-        return STRATA_ERROR("--mtp names the file ", quote(*options.mtp),
-                            ", and this version takes the MTP layer from the model file alone: "
-                            "--mtp without a file is wanted");
-    }
     const double least = options.confidence_min.value_or(0);
     if (least < 0 || least > 1) {
         return STRATA_ERROR("--spec-min-p is ", least, ", and 0 to 1 is wanted");
@@ -86,7 +83,8 @@ Status check_options(const DraftOptions& options) {
 Run add_draft(Options& options) {
     const auto to = std::make_shared<DraftOptions>();
     add_model_options(options, &to->model);
-    options.text_or_flag("--mtp", "", &to->mtp, "Draft with the MTP layer of the model file");
+    options.text_or_flag("--mtp", "FILE", &to->mtp,
+                         "Draft with the MTP layer of this file, or of the model file");
     options.text("--dflash", "FILE", &to->model.dflash, "Draft with this DFlash2 draft");
     options
         .list("--tokens", "token id", &to->tokens,

@@ -10,6 +10,16 @@ Status check_kind(const DraftingOptions& options) {
     if (options.draft == "dflash" && !options.dflash) {
         return STRATA_ERROR("--draft dflash is given without a draft: --dflash FILE is wanted");
     }
+    if (options.draft == "dflash" && options.mtp) {
+        return STRATA_ERROR(
+            "--draft dflash asks for one drafter and --mtp gives another: one of "
+            "the two is wanted, or --draft auto, which takes both");
+    }
+    for (const auto* file : {&options.dflash, &options.mtp}) {
+        if (!*file || !(*file)->empty()) continue;
+        return STRATA_ERROR(file == &options.mtp ? "--mtp" : "--dflash",
+                            " is empty, and a file is wanted");
+    }
     for (const char* kind : {"none", "auto", "suffix", "mtp", "dflash"}) {
         if (options.draft == kind) return Ok{};
     }
@@ -67,6 +77,10 @@ void add_drafting_options(Options& options, DraftingOptions* to) {
         "there, window by window, whoever gives most tokens a second (default: auto)");
     options.text("--dflash", "FILE", &to->dflash,
                  "A DFlash2 draft for this model: a GGUF file, as convert makes them");
+    options.text(
+        "--mtp", "FILE", &to->mtp,
+        "The MTP layer: a GGUF file of this model's layer alone, or of a model whose layer "
+        "is wanted (default: the model file's own)");
     options.integer("--spec", {1, kWindowMax}, &to->rows,
                     concat("Rows of a verify window, 1 to ", kWindowMax,
                            ": the last token and one row a guess (default: the block size of a "
@@ -92,6 +106,9 @@ Result<std::unique_ptr<Engine>> load(const ModelOptions& model, const DraftingOp
     // A draft that will not guess is not read, unless it says which features to dump.
     if (drafting.draft == "auto" || drafting.draft == "dflash" || drafting.dump) {
         options.dflash = drafting.dflash.value_or("");
+    }
+    if (drafting.draft == "auto" || drafting.draft == "mtp") {
+        options.mtp = drafting.mtp.value_or("");
     }
     if (drafting.dump) {
         for (const char* end : {".idx", ".f16", ".res", ".json"}) {

@@ -16,6 +16,7 @@ namespace strata::cli {
 struct DraftingOptions {
     std::string draft = "auto";
     std::optional<std::string> dflash;
+    std::optional<std::string> mtp;
     std::optional<std::int64_t> rows;
     std::optional<double> confidence_min;
     std::optional<std::string> dump;

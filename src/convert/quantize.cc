@@ -66,10 +66,15 @@ Result<quant::Type> type_for(const QuantizeOptions& options, const Specs& specs,
 Result<std::vector<Plan>> make_plans(const QuantizeOptions& options, const gguf::File& file,
                                      const model::Config& config, gguf::Writer& writer) {
     STRATA_ASSIGN(const Specs specs, specs_of(file, config));
+    if (options.only_mtp && (config.mtp_layers == 0 || !options.mtp)) {
+        return STRATA_ERROR(quote(file.path()), ": the MTP layer alone was asked for, and ",
+                            config.mtp_layers == 0 ? "the model has none" : "it is left out");
+    }
     const std::string mtp_block = model::block_name(config.layers, "");
     std::vector<Plan> plans;
     for (const gguf::Tensor& tensor : file.tensors()) {
-        if (!options.mtp && tensor.name.starts_with(mtp_block)) continue;
+        const bool in_layer = tensor.name.starts_with(mtp_block);
+        if (in_layer ? !options.mtp : options.only_mtp) continue;
         STRATA_ASSIGN(const quant::Type type, type_for(options, specs, tensor));
         STRATA_ASSIGN(const std::uint64_t bytes, quant::row_bytes(type, tensor.shape[0]));
         STRATA_TRY(writer.add_tensor(tensor.name, type, tensor.shape));

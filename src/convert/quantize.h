@@ -16,6 +16,7 @@ struct QuantizeOptions {
     TypeChoice types;
     bool keep = false;  // types.type is not used: what no other of its fields names stays as it is
     bool mtp = true;    // false: the MTP layer is left out
+    bool only_mtp = false;   // everything but the MTP layer is left out
     std::string importance;  // a file as convert/importance.h says; empty: none
     int threads = 1;
     // After every piece: bytes written, bytes in all. False ends the work.

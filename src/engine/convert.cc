@@ -39,6 +39,7 @@ Status quantize_model(const QuantizeRequest& request, const ConvertProgress& pro
     options.threads = request.threads == 0 ? available_threads() : request.threads;
     options.importance = request.importance;
     options.mtp = !request.no_mtp;
+    options.only_mtp = request.only_mtp;
     options.keep = request.type == kKeepType;
     TypeNames types = request;
     if (options.keep) types.type = TypeNames{}.type;

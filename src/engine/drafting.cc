@@ -55,8 +55,10 @@ Status Engine::Parts::check_drafting(const Drafting& drafting) const {
         return STRATA_ERROR("guesses of a DFlash2 draft were asked for, and none was loaded");
     }
     if (drafting.kind == DraftKind::mtp && !info.has_mtp) {
-        return STRATA_ERROR("the model '", info.name,
-                            "' has no MTP layer, and its guesses were asked for");
+        return STRATA_ERROR(
+            "the model '", info.name,
+            "' has no MTP layer, and its guesses were asked for: --mtp FILE with one "
+            "is wanted");
     }
     return Ok{};
 }

@@ -142,15 +142,23 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
     parts->options = options;
     STRATA_ASSIGN(parts->backend, make_cpu_backend({options.threads}));
     STRATA_ASSIGN(gguf::File file, gguf::File::open(options.model));
+    std::optional<gguf::File> mtp;
+    if (!options.mtp.empty()) {
+        STRATA_ASSIGN(mtp, gguf::File::open(options.mtp));
+    }
     STRATA_ASSIGN(parts->target,
                   model::Target::load(std::move(file), *parts->backend.device, parts->backend.ops,
                                       std::max(options.chunk, model::kWindowRowsMax),
-                                      {.cache_bytes = options.ngram_cache}));
+                                      {.cache_bytes = options.ngram_cache}, std::move(mtp)));
+    if (parts->target->mtp_file() != nullptr) {
+        STRATA_TRY(check_tokenizer(*parts->target->mtp_file(), parts->target->file()));
+    }
     if (!options.dflash.empty()) {
         STRATA_ASSIGN(gguf::File draft, gguf::File::open(options.dflash));
         STRATA_ASSIGN(parts->dflash, dflash::BlockModel::load(
                                          std::move(draft), *parts->target, *parts->backend.device,
                                          parts->backend.ops, parts->target->rows_max()));
+        STRATA_TRY(check_tokenizer(parts->dflash->file(), parts->target->file()));
     }
     STRATA_ASSIGN(parts->info, describe(*parts->target));
     STRATA_ASSIGN(parts->tokenizer, tokenizer_of(parts->target->file(), parts->info.vocabulary));

@@ -122,4 +122,20 @@ Result<Sampling> sampling_of(const gguf::File& file) {
     return sampling;
 }
 
+Status check_tokenizer(const gguf::File& draft, const gguf::File& target) {
+    constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
+    if (draft.find(kTokensKey) == nullptr || target.find(kTokensKey) == nullptr) return Ok{};
+    STRATA_ASSIGN(const auto theirs, gguf::require_strings(draft, kTokensKey));
+    STRATA_ASSIGN(const auto ours, gguf::require_strings(target, kTokensKey));
+    // Either list may be padded further than the other.
+    for (std::size_t i = 0; i < std::min(theirs.size(), ours.size()); ++i) {
+        if (theirs[i] == ours[i]) continue;
+        return STRATA_ERROR(quote(draft.path()), " was made for another tokenizer: token ", i,
+                            " is ", quote(theirs[i]), ", wanted the model's ", quote(ours[i]),
+                            "; strata convert DIR -o OUT --target MODEL makes a draft's file "
+                            "with the model's tokenizer");
+    }
+    return Ok{};
+}
+
 }  // namespace strata

@@ -17,6 +17,9 @@ namespace strata {
 // does not know, one that is malformed, or one with more tokens than the model has rows.
 Result<std::optional<Tokenizer>> tokenizer_of(const gguf::File& file, std::int64_t vocabulary);
 
+// Error: both files say which tokens their ids stand for, and not the same.
+Status check_tokenizer(const gguf::File& draft, const gguf::File& target);
+
 // Every token that ends an answer, ascending. Error: one outside the vocabulary.
 Result<std::vector<std::int32_t>> end_tokens_of(const gguf::File& file, std::int64_t vocabulary);
 

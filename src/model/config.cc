@@ -310,7 +310,25 @@ Status validate(const Config& config) {
     return check_ngram(config);
 }
 
-Result<Config> config_from_gguf(const gguf::File& file) {
+namespace {
+
+Status read_vocabulary(const gguf::File& file, std::int64_t stand_in, Config& config) {
+    constexpr std::string_view kEmbedding = "token_embd.weight";
+    config.vocabulary = stand_in;
+    if (stand_in > 0 && file.find_tensor(kEmbedding) == nullptr) return Ok{};
+    STRATA_ASSIGN(const gguf::Tensor* embedding, gguf::require_tensor(file, kEmbedding));
+    if (embedding->shape.size() != 2 || embedding->shape[1] > kWidthMax) {
+        return STRATA_ERROR(quote(file.path()), ": tensor 'token_embd.weight' has ",
+                            embedding->shape.size(), " dimensions and ", embedding->dimension(1),
+                            " rows, wanted 2 dimensions and at most ", kWidthMax, " rows");
+    }
+    config.vocabulary = static_cast<std::int64_t>(embedding->shape[1]);
+    return Ok{};
+}
+
+}  // namespace
+
+Result<Config> config_from_gguf(const gguf::File& file, std::int64_t vocabulary) {
     STRATA_ASSIGN(const auto architecture, gguf::require_string(file, "general.architecture"));
     if (architecture != kArchitecture) {
         return STRATA_ERROR(quote(file.path()), " holds a model of architecture '", architecture,
@@ -326,13 +344,7 @@ Result<Config> config_from_gguf(const gguf::File& file) {
     config.epsilon = static_cast<float>(epsilon);
     STRATA_TRY(keys.read("hyper_connection.count", 2, kStreamsMax, config.streams));
     STRATA_TRY(keys.read("hyper_connection.low_rank", 1, kWidthMax, config.stream_rank));
-    STRATA_ASSIGN(const gguf::Tensor* embedding, gguf::require_tensor(file, "token_embd.weight"));
-    if (embedding->shape.size() != 2 || embedding->shape[1] > kWidthMax) {
-        return STRATA_ERROR(quote(file.path()), ": tensor 'token_embd.weight' has ",
-                            embedding->shape.size(), " dimensions and ", embedding->dimension(1),
-                            " rows, wanted 2 dimensions and at most ", kWidthMax, " rows");
-    }
-    config.vocabulary = static_cast<std::int64_t>(embedding->shape[1]);
+    STRATA_TRY(read_vocabulary(file, vocabulary, config));
     STRATA_TRY(read_delta_net(keys, config));
     STRATA_TRY(read_attention(keys, config));
     STRATA_TRY(read_experts(keys, config));
@@ -341,6 +353,34 @@ Result<Config> config_from_gguf(const gguf::File& file) {
         return STRATA_ERROR(quote(file.path()), ": ", status.error().message);
     }
     return config;
+}
+
+Status check_mtp_layer(const Config& layer, const Config& target) {
+    const std::tuple<const char*, std::int64_t, std::int64_t> numbers[] = {
+        {"width", layer.hidden, target.hidden},
+        {"vocabulary", layer.vocabulary, target.vocabulary},
+        {"number of layers before it", layer.layers, target.layers},
+        {"number of residual streams", layer.streams, target.streams},
+        {"streams' rank", layer.stream_rank, target.stream_rank},
+        {"number of heads", layer.heads, target.heads},
+        {"number of key-value heads", layer.kv_heads, target.kv_heads},
+        {"head size", layer.head_dim, target.head_dim},
+        {"rotary width", layer.rotary_dim, target.rotary_dim},
+        {"number of index heads", layer.index_heads, target.index_heads},
+        {"index width", layer.index_dim, target.index_dim},
+        {"index budget", layer.index_budget, target.index_budget},
+        {"index ratio", layer.index_ratio, target.index_ratio},
+        {"number of experts", layer.experts, target.experts},
+        {"number of active experts", layer.experts_active, target.experts_active},
+        {"experts' width", layer.expert_hidden, target.expert_hidden},
+        {"shared expert's width", layer.shared_hidden, target.shared_hidden}};
+    for (const auto& [what, found, wanted] : numbers) {
+        if (found == wanted) continue;
+        return STRATA_ERROR("the MTP layer's ", what, " is ", found, ", wanted the model's ",
+                            wanted);
+    }
+    if (layer.mtp_layers == 1) return Ok{};
+    return STRATA_ERROR("the file has ", layer.mtp_layers, " MTP layers, wanted 1");
 }
 
 }  // namespace strata::model

@@ -81,8 +81,12 @@ struct Config {
 
 // The configuration that a GGUF file of architecture qwen4exp describes. Errors name the key, the
 // value found and the value wanted: another architecture, a key missing or of the wrong type, a
-// number out of range, numbers that contradict each other (validate).
-Result<Config> config_from_gguf(const gguf::File& file);
+// number out of range, numbers that contradict each other (validate). The vocabulary is the rows of
+// the embedding; where a file need not have one, `vocabulary` stands for it.
+Result<Config> config_from_gguf(const gguf::File& file, std::int64_t vocabulary = 0);
+
+// Error: what of an MTP layer, in a file of its own, does not fit the target that it is for.
+Status check_mtp_layer(const Config& layer, const Config& target);
 
 // Every relation between the numbers that the engine relies on. config_from_gguf has called it.
 Status validate(const Config& config);

@@ -34,15 +34,19 @@ float softmax_probability(const float* logits, std::int64_t count, std::int64_t 
 
 Result<std::unique_ptr<Target>> Target::load(gguf::File file, device::Device& device,
                                              const op::Table& ops, std::int64_t rows_max,
-                                             const NgramOptions& ngram) {
+                                             const NgramOptions& ngram,
+                                             std::optional<gguf::File> mtp) {
     STRATA_CHECK(rows_max >= 1);
     std::unique_ptr<Target> target(new Target(std::move(file), device, ops));
     STRATA_ASSIGN(target->config_, config_from_gguf(target->file_));
     STRATA_TRY(check_room(target->file_, target->config_, device.available()));
     target->queue_ = device.make_queue();
+    target->mtp_file_ = std::move(mtp);
+    if (target->mtp_file_) target->config_.mtp_layers = 0;
     STRATA_ASSIGN(target->weights_,
                   Weights::bind(target->file_, target->config_, device, *target->queue_));
     STRATA_TRY(target->open_ngram(ngram, rows_max));
+    if (target->mtp_file_) STRATA_TRY(target->bind_mtp());
     STRATA_TRY(target->prepare(rows_max));
     return target;
 }
@@ -59,6 +63,15 @@ Status Target::open_ngram(const NgramOptions& options, std::int64_t rows_max) {
     STRATA_ASSIGN(ngram_reader_, RowReader::open(weights.stored, request, cache, options.method));
     ngram_read_.resize(static_cast<std::size_t>(request * weights.table.row_bytes));
     return Ok{};
+}
+
+Status Target::bind_mtp() {
+    STRATA_ASSIGN(const Config layer, config_from_gguf(*mtp_file_, config_.vocabulary));
+    if (Status status = check_mtp_layer(layer, config_); !status.ok()) {
+        return STRATA_ERROR(quote(mtp_file_->path()), ": ", status.error().message);
+    }
+    config_.mtp_layers = 1;
+    return weights_.bind_mtp(*mtp_file_, config_, *device_, *queue_);
 }
 
 Status Target::prepare(std::int64_t rows_max) {

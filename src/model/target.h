@@ -81,12 +81,16 @@ struct MtpChoice {
 class Target {
   public:
     // `device` and its `ops` outlive the target. `rows_max` bounds the rows of a step.
+    // `mtp` is a file of the MTP layer alone, or of a model whose MTP layer is wanted.
     static Result<std::unique_ptr<Target>> load(gguf::File file, device::Device& device,
                                                 const op::Table& ops, std::int64_t rows_max,
-                                                const NgramOptions& ngram = {});
+                                                const NgramOptions& ngram = {},
+                                                std::optional<gguf::File> mtp = {});
 
     const Config& config() const { return config_; }
     const gguf::File& file() const { return file_; }
+    // Of the MTP layer, where it has one of its own.
+    const gguf::File* mtp_file() const { return mtp_file_ ? &*mtp_file_ : nullptr; }
     // For a drafter that shares the embedding and the head.
     const Weights& weights() const { return weights_; }
     std::int64_t rows_max() const { return rows_max_; }
@@ -129,6 +133,7 @@ class Target {
         : file_(std::move(file)), device_(&device), ops_(ops) {}
 
     Status open_ngram(const NgramOptions& options, std::int64_t rows_max);
+    Status bind_mtp();
     Status prepare(std::int64_t rows_max);
     Status check_step(const Sequence& sequence, const StepRequest& request) const;
     Status check_token(std::int32_t token) const;
@@ -148,6 +153,7 @@ class Target {
     Workspace shifted_residual(std::int64_t from, std::int64_t rows) const;
 
     gguf::File file_;
+    std::optional<gguf::File> mtp_file_;
     device::Device* device_;
     op::Table ops_;
     std::unique_ptr<device::Queue> queue_;

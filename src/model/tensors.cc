@@ -218,9 +218,12 @@ std::vector<TensorSpec> tensor_list(const Config& config) {
     return out;
 }
 
-std::vector<std::string> missing_tensors(const Config& config, const gguf::File& file) {
+namespace {
+
+std::vector<std::string> missing(const Config& config, const gguf::File& file, bool mtp_alone) {
     std::vector<std::string> sentences;
     for (const TensorSpec& spec : tensor_list(config)) {
+        if (mtp_alone && !spec.mtp) continue;
         const gguf::Tensor* tensor = file.find_tensor(spec.name);
         if (tensor == nullptr && spec.presence == Presence::separate_or_fused) {
             tensor = file.find_tensor(block_name(spec.block, kFusedExperts));
@@ -239,6 +242,16 @@ std::vector<std::string> missing_tensors(const Config& config, const gguf::File&
         }
     }
     return sentences;
+}
+
+}  // namespace
+
+std::vector<std::string> missing_tensors(const Config& config, const gguf::File& file) {
+    return missing(config, file, false);
+}
+
+std::vector<std::string> missing_mtp_tensors(const Config& config, const gguf::File& file) {
+    return missing(config, file, true);
 }
 
 }  // namespace strata::model

@@ -62,5 +62,7 @@ std::vector<TensorSpec> tensor_list(const Config& config);
 // What `file` lacks or has in another shape, one sentence each; empty when the model is complete.
 // `config` is what config_from_gguf read of the same file.
 std::vector<std::string> missing_tensors(const Config& config, const gguf::File& file);
+// Of the MTP layer's block alone.
+std::vector<std::string> missing_mtp_tensors(const Config& config, const gguf::File& file);
 
 }  // namespace strata::model

@@ -18,6 +18,7 @@ class Binder {
         : file_(file), config_(config), device_(device), queue_(queue), out_(out) {}
 
     Status run();
+    Status run_mtp() { return mtp(out_.mtp.emplace()); }
 
   private:
     Result<const gguf::Tensor*> tensor(std::string_view name) const {
@@ -214,8 +215,23 @@ Status Binder::run() {
         STRATA_TRY(layer(static_cast<std::int64_t>(i), out_.layers[i]));
     }
     if (config_.ngram.present()) STRATA_TRY(ngram(out_.ngram.emplace()));
-    if (config_.mtp_layers > 0) STRATA_TRY(mtp(out_.mtp.emplace()));
-    return Ok{};
+    return config_.mtp_layers > 0 ? run_mtp() : Status(Ok{});
+}
+
+namespace {
+
+Status complete(const gguf::File& file, const std::vector<std::string>& lacks) {
+    if (lacks.empty()) return Ok{};
+    const std::string more = lacks.size() == 1 ? "" : concat(" (and ", lacks.size() - 1, " more)");
+    return STRATA_ERROR(quote(file.path()), ": ", lacks.front(), more);
+}
+
+}  // namespace
+
+Status Weights::bind_mtp(const gguf::File& file, const Config& config, device::Device& device,
+                         device::Queue& queue) {
+    STRATA_TRY(complete(file, missing_mtp_tensors(config, file)));
+    return Binder(file, config, device, queue, *this).run_mtp();
 }
 
 std::uint64_t weight_bytes(const gguf::File& file, const Config& config) {
@@ -243,12 +259,7 @@ Status check_room(const gguf::File& file, const Config& config, std::uint64_t av
 
 Result<Weights> Weights::bind(const gguf::File& file, const Config& config, device::Device& device,
                               device::Queue& queue) {
-    const std::vector<std::string> lacks = missing_tensors(config, file);
-    if (!lacks.empty()) {
-        const std::string more =
-            lacks.size() == 1 ? "" : concat(" (and ", lacks.size() - 1, " more)");
-        return STRATA_ERROR(quote(file.path()), ": ", lacks.front(), more);
-    }
+    STRATA_TRY(complete(file, missing_tensors(config, file)));
     Weights weights;
     STRATA_TRY(Binder(file, config, device, queue, weights).run());
     return weights;

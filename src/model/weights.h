@@ -98,6 +98,10 @@ class Weights {
     static Result<Weights> bind(const gguf::File& file, const Config& config,
                                 device::Device& device, device::Queue& queue);
 
+    // Binds the MTP layer alone, from another file than the rest. Errors: likewise.
+    Status bind_mtp(const gguf::File& file, const Config& config, device::Device& device,
+                    device::Queue& queue);
+
     op::Weight embedding;
     op::Weight head;
     HyperConnectionWeights mixer;

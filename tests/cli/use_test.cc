@@ -119,6 +119,8 @@ TEST(Use, a_value_that_no_run_can_use_is_wrong_use) {
                  {"--spec", "17", "--spec"},
                  {"--spec-min-p", "1.5", "--spec-min-p"},
                  {"--draft", "dflash", "--draft"},
+                 {"--mtp", "", "--mtp"},
+                 {"--dflash", "", "--dflash"},
                  {"--draft", "nonsense", "--draft"}};
     for (const auto& one : cases) {
         Words words = {"generate", "-p", "x"};

@@ -156,6 +156,45 @@ TEST_F(Drafted, a_second_turn_is_drafted_as_a_fresh_run_would_be) {
     }
 }
 
+TEST_F(Drafted, an_mtp_layer_in_a_file_of_its_own_guesses_as_the_model_s) {
+    QuantizeRequest request;
+    request.input = folder_ / "tiny.gguf";
+    request.type = "bf16";
+    const auto part = [&](const char* name, bool no_mtp, bool only_mtp) {
+        request.output = folder_ / name;
+        request.no_mtp = no_mtp;
+        request.only_mtp = only_mtp;
+        EXPECT_TRUE(quantize_model(request).ok());
+        return request.output;
+    };
+    const std::string model = part("whole.gguf", false, false);
+    const std::string layer = part("layer.gguf", false, true);
+    const std::string trunk = part("trunk.gguf", true, false);
+    const auto bare = Engine::load({.model = trunk}).value();
+    EXPECT_FALSE(bare->info().has_mtp);
+    EXPECT_FALSE(bare->make_session(0, {.kind = DraftKind::mtp}).ok());
+    const Tokens text = {1, 2, 3, 4, 5};
+    const auto whole = Engine::load({.model = model}).value();
+    const Draft want = whole->draft_mtp(text, 6, 5, 0).value();
+    for (const std::string& from : {layer, model}) {
+        const auto joined = Engine::load({.model = trunk, .mtp = from}).value();
+        const Draft got = joined->draft_mtp(text, 6, 5, 0).value();
+        EXPECT_EQ(got.path, want.path);
+        EXPECT_EQ(got.confidence, want.confidence);
+    }
+    EXPECT_FALSE(Engine::load({.model = model, .mtp = trunk}).ok()) << "no layer in it";
+    EXPECT_FALSE(Engine::load({.model = layer}).ok()) << "nothing but the layer in it";
+    synth::SynthOptions other;
+    other.config = synth::preset("tiny").value();
+    other.config.experts = 8;
+    other.output = folder_ / "other.gguf";
+    ASSERT_TRUE(synth::synthesize(other).ok());
+    const auto refused = Engine::load({.model = model, .mtp = other.output});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("number of experts is 8"), std::string::npos)
+        << refused.error().message;
+}
+
 TEST_F(Drafted, drafting_out_of_range_is_an_error) {
     EXPECT_FALSE(engine_->make_session(0, {.kind = DraftKind::mtp, .rows = 1}).ok());
     EXPECT_FALSE(engine_->make_session(0, {.kind = DraftKind::suffix, .rows = 17}).ok());

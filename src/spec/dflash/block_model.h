@@ -62,6 +62,7 @@ class BlockModel {
                                                     std::int64_t rows_max);
 
     const Config& config() const { return config_; }
+    const gguf::File& file() const { return file_; }
 
     Result<Context> make_context(const ContextOptions& options) {
         return Context::create(config_, *device_, *queue_, options);
