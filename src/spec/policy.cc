@@ -15,8 +15,9 @@ constexpr double kKeep = 0.97;
 constexpr double kPriorCases = 3;
 // Windows that what is expected of a drafter counts as, beside what it gave.
 constexpr double kExpectedWindows = 2;
-// Each drafter is tried so often before its figures are believed.
+// Each drafter is tried so often before its figures are believed, a chain with so many guesses.
 constexpr std::int64_t kFirstTries = 3;
+constexpr std::int64_t kFirstChain = 2;
 // What trying a drafter that is not the best may lose, of the time since its last try.
 constexpr double kTryLoss = 0.002;
 // What its windows count for after each window of another drafter, and by how much a drafter is
@@ -26,6 +27,8 @@ constexpr double kIdle = 0.995;
 constexpr double kHope = 0.1;
 // What the cases of a place or a confidence count for after each window of the same drafter.
 constexpr double kUnseen = 0.99;
+// Plain windows that the rate of late begins with.
+constexpr double kRateWindows = 1;
 // What an earlier text counts for in the next.
 constexpr double kFade = 0.3;
 // Of another row of a verify window, in windows of one row: experts are read row by row.
@@ -123,9 +126,13 @@ Policy::Window Policy::expected_window(std::size_t drafter, std::int64_t count) 
 }
 
 std::int64_t Policy::best_count(std::size_t drafter, std::int64_t limit) const {
+    const Drafter& d = drafters_[drafter];
+    limit = std::min(limit, d.prior.count_max);
+    if (d.tries < kFirstTries && !d.prior.block) limit = std::min(limit, kFirstChain);
     std::int64_t best = 1;
-    for (std::int64_t n = 2; n <= std::min(limit, drafters_[drafter].prior.count_max); ++n) {
-        if (expected_window(drafter, n).rate() > expected_window(drafter, best).rate()) best = n;
+    for (std::int64_t n = 2; n <= limit; ++n) {
+        const double gain = expected_window(drafter, n).gain(rate_);
+        if (gain > expected_window(drafter, best).gain(rate_)) best = n;
     }
     return best;
 }
@@ -146,41 +153,42 @@ Policy::Window Policy::usual_window(std::size_t drafter, std::int64_t count) con
     return {hope * sum.tokens / windows, sum.ms / windows};
 }
 
-bool Policy::worth_a_try(std::size_t drafter, const Window& window) const {
+// `loss` in milliseconds.
+bool Policy::worth_a_try(std::size_t drafter, double loss) const {
     const Drafter& d = drafters_[drafter];
-    const double loss = window.ms - window.tokens / rate_;
     return d.tries < kFirstTries || loss <= kTryLoss * (now_ms_ - d.last_ms);
 }
 
 Policy::Choice Policy::choose(const Offer& offer) {
     choice_ = {};
-    const double plain_ms = verify(1);
-    rate_ = 1 / plain_ms;
+    const Window plain{1, verify(1)};
+    rate_ = (kRateWindows + tokens_) / (kRateWindows * plain.ms + ms_);
     if (offer.count < 1) return choice_;
-    if (offer.match > 0) {
-        for (std::int64_t n = 1; n <= offer.count; ++n) {
-            const double rate = suffix_window(offer.match, n).rate();
-            if (rate > rate_) {
-                rate_ = rate;
-                choice_ = {kSuffix, n};
-            }
-        }
+    double best = plain.gain(rate_);
+    const auto consider = [&](const Window& window, Choice choice) {
+        const double gain = window.gain(rate_);
+        if (gain <= best) return;
+        best = gain;
+        choice_ = choice;
+    };
+    for (std::int64_t n = 1; offer.match > 0 && n <= offer.count; ++n) {
+        consider(suffix_window(offer.match, n), {kSuffix, n});
     }
+    std::vector<double> gains;
+    std::vector<Choice> choices;
     for (std::size_t i = 0; i < drafters_.size(); ++i) {
-        const std::int64_t count = best_count(i, offer.count);
-        const double rate = usual_window(i, count).rate();
-        if (rate > rate_) {
-            rate_ = rate;
-            choice_ = {static_cast<int>(i), count};
-        }
+        choices.push_back({static_cast<int>(i), best_count(i, offer.count)});
+        const Window window = usual_window(i, choices[i].count);
+        gains.push_back(window.gain(rate_));
+        consider(window, choices[i]);
     }
     // Figures of what is not chosen grow old: each is tried again when little can be lost.
     for (std::size_t i = 0; i < drafters_.size(); ++i) {
         if (choice_.who == static_cast<int>(i)) continue;
-        const std::int64_t count = best_count(i, offer.count);
-        if (worth_a_try(i, usual_window(i, count))) return choice_ = {static_cast<int>(i), count};
+        if (worth_a_try(i, (best - gains[i]) / rate_)) return choice_ = choices[i];
     }
-    if (plain_ms - 1 / rate_ <= kTryLoss * (now_ms_ - plain_last_ms_)) choice_ = {};
+    const double loss = (best - plain.gain(rate_)) / rate_;
+    if (loss <= kTryLoss * (now_ms_ - plain_last_ms_)) choice_ = {};
     return choice_;
 }
 
@@ -237,6 +245,9 @@ void Policy::learn(std::int64_t computed, std::span<const float> confidence,
     costs_.verify.see(window.rows, window.verify_ms);
     now_ms_ += window.draft_ms + window.verify_ms;
     if (window.rows == 1) plain_last_ms_ = now_ms_;
+    tokens_ = kKeep * tokens_ + 1 + static_cast<double>(window.accepted);
+    ms_ = kKeep * ms_ + verify(window.rows);
+    if (choice_.who >= 0) ms_ += draft(static_cast<std::size_t>(choice_.who), computed);
     for (Drafter& drafter : drafters_) drafter.forget(kIdle);
     if (choice_.who < 0) return;
     const auto index = static_cast<std::size_t>(choice_.who);

@@ -1,8 +1,8 @@
 // Who guesses in the next window, and how far: the choice of `auto`.
 //
 // A window of one row gives one token; guesses make it longer and slower, and give more tokens
-// where they are right. The choice is the drafter and the number of guesses of most tokens a
-// millisecond, from what the windows so far gave and took; docs/decision/auto_drafting.md says why
+// where they are right. The choice is the drafter and the number of guesses that give most tokens
+// beyond what the same time gives otherwise, from what the windows so far gave and took; docs/decision/auto_drafting.md says why
 // so. Pure: it reads no clock, and the same calls give the same choices.
 #pragma once
 
@@ -103,7 +103,8 @@ class Policy {
     struct Window {
         double tokens = 1;
         double ms = 0;
-        double rate() const { return tokens / ms; }
+        // Tokens more than the same time gives otherwise.
+        double gain(double rate) const { return tokens - rate * ms; }
     };
 
     double verify(std::int64_t rows) const { return costs_.verify.at(rows); }
@@ -115,7 +116,7 @@ class Policy {
     Window expected_window(std::size_t drafter, std::int64_t count) const;
     std::int64_t best_count(std::size_t drafter, std::int64_t limit) const;
     Window usual_window(std::size_t drafter, std::int64_t count) const;
-    bool worth_a_try(std::size_t drafter, const Window& window) const;
+    bool worth_a_try(std::size_t drafter, double loss) const;
     void learn_guesses(Drafter& drafter, std::span<const float> confidence, std::int64_t accepted);
 
     std::vector<Drafter> drafters_;
@@ -123,7 +124,9 @@ class Policy {
     std::array<Share, kMatchClasses> by_match_;
     double now_ms_ = 0;         // of all windows learned
     double plain_last_ms_ = 0;  // when a window of one row was last seen
-    double rate_ = 0;           // tokens a millisecond of the best choice
+    double tokens_ = 0;         // of the last windows, and what such windows take
+    double ms_ = 0;
+    double rate_ = 0;  // tokens a millisecond, of late
     Choice choice_;
 };
 
