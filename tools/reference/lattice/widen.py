@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes a GGUF draft with its BF16 tensors as F32: the same values, which llama.cpp multiplies with
-F32 inputs, not with inputs rounded to BF16.
+"""Writes a GGUF draft with its BF16 tensors as F32: the same values, which llama.cpp multiplies
+with F32 inputs, not with inputs rounded to BF16.
 
     widen.py DRAFT.gguf OUT.gguf        needs the Python package gguf
 """
