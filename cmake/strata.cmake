@@ -23,6 +23,19 @@ if(STRATA_SANITIZE)
     target_link_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZE})
 endif()
 
+# Headers that most files include, parsed once for all libraries and once for all tests: an eighth of
+# the time of a build from nothing. Off by default, so that a file that lacks an include is seen.
+option(STRATA_PRECOMPILE "Parse common headers once" OFF)
+if(STRATA_PRECOMPILE)
+    set(strata_common_headers <algorithm> <array> <cmath> <cstdint> <cstring> <functional>
+                              <initializer_list> <memory> <optional> <span> <sstream> <string>
+                              <string_view> <unordered_map> <utility> <vector>)
+    file(WRITE ${PROJECT_BINARY_DIR}/headers.cc "")
+    add_library(strata_headers OBJECT ${PROJECT_BINARY_DIR}/headers.cc)
+    target_link_libraries(strata_headers PRIVATE strata_flags)
+    target_precompile_headers(strata_headers PRIVATE ${strata_common_headers})
+endif()
+
 # strata_library(gguf SOURCES a.cc b.cc USES quant base PRIVATE_USES other::library): the one target
 # of a folder, strata_gguf. USES names other folders, as tools/tidy/layers.txt grants them.
 function(strata_library name)
@@ -33,8 +46,26 @@ function(strata_library name)
                                          PRIVATE ${ARG_PRIVATE_USES})
     if(STRATA_SANITIZE AND name IN_LIST strata_optimised_with_sanitizers)
         target_compile_options(strata_${name} PRIVATE -O1)
+    elseif(STRATA_PRECOMPILE)
+        target_precompile_headers(strata_${name} REUSE_FROM strata_headers)
     endif()
 endfunction()
+
+# Tests are compiled far more often than their loops run.
+set(strata_test_options -O1)
+if(STRATA_SANITIZE)
+    set(strata_test_options "")
+endif()
+if(STRATA_PRECOMPILE AND STRATA_TESTS)
+    find_package(GTest REQUIRED)
+    find_package(nlohmann_json REQUIRED)
+    add_library(strata_test_headers OBJECT ${PROJECT_BINARY_DIR}/headers.cc)
+    target_link_libraries(strata_test_headers PRIVATE strata_flags GTest::gtest
+                                                      nlohmann_json::nlohmann_json)
+    target_compile_options(strata_test_headers PRIVATE ${strata_test_options})
+    target_precompile_headers(strata_test_headers PRIVATE ${strata_common_headers} <gtest/gtest.h>
+                                                          <nlohmann/json.hpp>)
+endif()
 
 # All programs with tests of the label quick, and nothing else: what the sanitizer presets build.
 add_custom_target(quick_tests)
@@ -46,9 +77,9 @@ function(strata_test name)
     list(TRANSFORM ARG_USES PREPEND strata_)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
     target_link_libraries(${name} PRIVATE strata_flags ${ARG_USES} GTest::gtest GTest::gtest_main)
-    # Tests are compiled far more often than their loops run.
-    if(NOT STRATA_SANITIZE)
-        target_compile_options(${name} PRIVATE -O1)
+    target_compile_options(${name} PRIVATE ${strata_test_options})
+    if(STRATA_PRECOMPILE)
+        target_precompile_headers(${name} REUSE_FROM strata_test_headers)
     endif()
     if("quick" IN_LIST ARG_LABELS)
         add_dependencies(quick_tests ${name})
