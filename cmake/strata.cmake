@@ -23,8 +23,8 @@ if(STRATA_SANITIZE)
     target_link_options(strata_flags INTERFACE -fsanitize=${STRATA_SANITIZE})
 endif()
 
-# Headers that most files include, parsed once for all libraries and once for all tests: an eighth of
-# the time of a build from nothing. Off by default, so that a file that lacks an include is seen.
+# Headers that most files include, parsed once for all libraries and once for all tests: an eighth
+# of the time of a build from nothing. Off by default, so that a file that lacks an include is seen.
 option(STRATA_PRECOMPILE "Parse common headers once" OFF)
 if(STRATA_PRECOMPILE)
     set(strata_common_headers <algorithm> <array> <cmath> <cstdint> <cstring> <functional>

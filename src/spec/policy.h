@@ -2,8 +2,9 @@
 //
 // A window of one row gives one token; guesses make it longer and slower, and give more tokens
 // where they are right. The choice is the drafter and the number of guesses that give most tokens
-// beyond what the same time gives otherwise, from what the windows so far gave and took; docs/decision/auto_drafting.md says why
-// so. Pure: it reads no clock, and the same calls give the same choices.
+// beyond what the same time gives otherwise, from what the windows so far gave and took;
+// docs/decision/auto_drafting.md says why so. Pure: it reads no clock, and the same calls give the
+// same choices.
 #pragma once
 
 #include <array>
