@@ -36,10 +36,15 @@ char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + '
 }  // namespace
 
 const TypeInfo* find_type(std::uint32_t gguf_id) {
-    for (const TypeInfo* format : kFormats) {
-        if (static_cast<std::uint32_t>(format->type) == gguf_id) return format;
-    }
-    return nullptr;
+    // By number: kernels ask for every few rows.
+    static const auto formats = [] {
+        std::array<const TypeInfo*, kTypesMax> by_number{};
+        for (const TypeInfo* format : kFormats) {
+            by_number[static_cast<std::size_t>(format->type)] = format;
+        }
+        return by_number;
+    }();
+    return gguf_id < formats.size() ? formats[gguf_id] : nullptr;
 }
 
 const TypeInfo* find_type(std::string_view name) {

@@ -38,6 +38,7 @@ enum class Type : std::uint32_t {
     nvfp4 = 40,
     q2_0 = 42,
 };
+inline constexpr std::size_t kTypesMax = 43;  // above every number
 
 struct IntegerForm;
 

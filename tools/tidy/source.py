@@ -9,7 +9,7 @@ import functools
 import pathlib
 import re
 
-CPP = {".h", ".cc", ".cu", ".cuh"}
+CPP = {".h", ".cc", ".cu", ".cuh", ".inc"}
 FOLDERS = ("include", "src", "tests", "bench", "tools", "cmake", "docs", "models", ".ci")
 TEXT = CPP | {".py", ".txt", ".cmake", ".md", ".sh", ".json", ".def", ""}
 

@@ -31,7 +31,7 @@ STRATA_TARGET inline Vector multiply_add(Vector a, Vector b, Vector sum) {
 }  // namespace
 }  // namespace strata::cpu
 
-#include "backend/cpu/product_tile.h"
+#include "backend/cpu/product_tile.inc"
 
 namespace strata::cpu {
 

@@ -36,7 +36,7 @@ Vector multiply_add(Vector a, Vector b, Vector sum) { return std::fma(a, b, sum)
 }  // namespace strata::cpu
 
 #define STRATA_TARGET
-#include "backend/cpu/product_tile.h"
+#include "backend/cpu/product_tile.inc"
 
 namespace strata::cpu {
 

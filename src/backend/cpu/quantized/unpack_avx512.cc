@@ -1,6 +1,8 @@
 // The formats of blocks of 32 and 64 values.
 #include "backend/cpu/quantized/unpack_avx512.h"
 
+#include <array>
+
 #include "quant/e2m1.h"
 
 #if defined(__x86_64__)
@@ -207,26 +209,37 @@ void multiply_avx512(const quant::IntegerForm& form, const Panel* panels, int co
 
 Routine avx512_routine(quant::Type type) {
     using quant::Type;
-    struct Entry {
-        Type type;
-        decltype(Routine::unpack) unpack;
-    };
-    static constexpr Entry kEntries[] = {
-        {Type::q8_0, unpack_q8_0},       {Type::q4_0, unpack_q4_0},
-        {Type::q5_0, unpack_q5_0},       {Type::q5_1, unpack_q5_1},
-        {Type::q2_0, unpack_q2_0},       {Type::iq4_nl, unpack_iq4_nl},
-        {Type::mxfp4, unpack_mxfp4},     {Type::nvfp4, unpack_nvfp4},
-        {Type::q2_k, unpack_q2_k},       {Type::q3_k, unpack_q3_k},
-        {Type::q4_k, unpack_q4_k},       {Type::q5_k, unpack_q5_k},
-        {Type::q6_k, unpack_q6_k},       {Type::iq1_m, unpack_iq1_m},
-        {Type::iq2_xxs, unpack_iq2_xxs}, {Type::iq2_xs, unpack_iq2_xs},
-        {Type::iq2_s, unpack_iq2_s},     {Type::iq3_xxs, unpack_iq3_xxs},
-        {Type::iq3_s, unpack_iq3_s},     {Type::iq4_xs, unpack_iq4_xs}};
-    Routine routine{.multiply = multiply_avx512, .transposed = type == Type::iq3_xxs};
-    for (const Entry& entry : kEntries) {
-        if (entry.type == type) routine.unpack = entry.unpack;
-    }
-    return routine;
+    using Unpack = decltype(Routine::unpack);
+    static constexpr auto kUnpack = [] {
+        std::array<Unpack, quant::kTypesMax> by_type{};
+        const auto set = [&](Type one, Unpack unpack) {
+            by_type[static_cast<std::size_t>(one)] = unpack;
+        };
+        set(Type::q8_0, unpack_q8_0);
+        set(Type::q4_0, unpack_q4_0);
+        set(Type::q5_0, unpack_q5_0);
+        set(Type::q5_1, unpack_q5_1);
+        set(Type::q2_0, unpack_q2_0);
+        set(Type::iq4_nl, unpack_iq4_nl);
+        set(Type::mxfp4, unpack_mxfp4);
+        set(Type::nvfp4, unpack_nvfp4);
+        set(Type::q2_k, unpack_q2_k);
+        set(Type::q3_k, unpack_q3_k);
+        set(Type::q4_k, unpack_q4_k);
+        set(Type::q5_k, unpack_q5_k);
+        set(Type::q6_k, unpack_q6_k);
+        set(Type::iq1_m, unpack_iq1_m);
+        set(Type::iq2_xxs, unpack_iq2_xxs);
+        set(Type::iq2_xs, unpack_iq2_xs);
+        set(Type::iq2_s, unpack_iq2_s);
+        set(Type::iq3_xxs, unpack_iq3_xxs);
+        set(Type::iq3_s, unpack_iq3_s);
+        set(Type::iq4_xs, unpack_iq4_xs);
+        return by_type;
+    }();
+    return {.unpack = kUnpack[static_cast<std::size_t>(type)],
+            .multiply = multiply_avx512,
+            .transposed = type == Type::iq3_xxs};
 }
 
 }  // namespace strata::cpu
