@@ -43,8 +43,9 @@ STRATA_INLINE float exponential(float x) {
     const std::int32_t whole =
         std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(kRounder);
     const std::int32_t half = whole >> 1;
-    const float low = std::bit_cast<float>((half + 127) * (1 << 23));
-    const float high = std::bit_cast<float>((whole - half + 127) * (1 << 23));
+    // Unsigned: of a NaN any bits may come, and the result is NaN whatever they are.
+    const float low = std::bit_cast<float>(static_cast<std::uint32_t>(half + 127) << 23);
+    const float high = std::bit_cast<float>(static_cast<std::uint32_t>(whole - half + 127) << 23);
     return power * low * high;
 }
 
