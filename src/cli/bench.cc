@@ -8,10 +8,10 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "cli/command.h"
-#include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/model_options.h"
 #include "cli/output.h"
+#include "cli/watched.h"
 
 namespace strata::cli {
 namespace {
@@ -135,13 +135,8 @@ Status run_decode(const Bench& options) {
     request.depth = options.depth;
     request.tokens = options.tokens;
     if (options.windows) request.windows.assign(options.windows->begin(), options.windows->end());
-    const Interrupt interrupt;
-    Progress progress("decode");
-    STRATA_ASSIGN(const DecodeBench found,
-                  bench_decode(request, [&](std::int64_t done, std::int64_t total) {
-                      progress.show(done, total);
-                      return !interrupt.seen();
-                  }));
+    Watched watched("decode");
+    STRATA_ASSIGN(const DecodeBench found, bench_decode(request, watched.callback()));
     if (options.json) {
         Json out = {{"bench", "decode"},
                     {"machine", object(found.machine)},
@@ -164,13 +159,8 @@ Status run_prompt(const Bench& options) {
     PromptBenchRequest request;
     fill(options, request);
     request.tokens = options.tokens;
-    const Interrupt interrupt;
-    Progress progress("prompt");
-    STRATA_ASSIGN(const PromptBench found,
-                  bench_prompt(request, [&](std::int64_t done, std::int64_t total) {
-                      progress.show(done, total);
-                      return !interrupt.seen();
-                  }));
+    Watched watched("prompt");
+    STRATA_ASSIGN(const PromptBench found, bench_prompt(request, watched.callback()));
     if (!options.json) {
         return print(concat(text(found.machine), text(found.table), "prompt of ", found.prompt.rows,
                             " tokens, ", request.model.chunk, " at a time\n", text(found.prompt)));
@@ -200,13 +190,8 @@ std::string text(const LoadBench& found) {
 Status run_load(const Bench& options) {
     BenchOptions request;
     fill(options, request);
-    const Interrupt interrupt;
-    Progress progress("load");
-    STRATA_ASSIGN(const LoadBench found,
-                  bench_load(request, [&](std::int64_t done, std::int64_t total) {
-                      progress.show(done, total);
-                      return !interrupt.seen();
-                  }));
+    Watched watched("load");
+    STRATA_ASSIGN(const LoadBench found, bench_load(request, watched.callback()));
     if (!options.json) return print(text(found));
     return print(json_line(Json{{"bench", "load"},
                                 {"repeats", request.repeats},
@@ -244,13 +229,8 @@ Status run_ops(const Bench& options) {
     request.filter = options.filter;
     request.repeats = options.repeats;
     request.small = options.small;
-    const Interrupt interrupt;
-    Progress progress("op");
-    STRATA_ASSIGN(const OpBench found,
-                  bench_ops(request, [&](std::int64_t done, std::int64_t total) {
-                      progress.show(done, total);
-                      return !interrupt.seen();
-                  }));
+    Watched watched("op");
+    STRATA_ASSIGN(const OpBench found, bench_ops(request, watched.callback()));
     if (options.json) {
         Json out = {{"bench", "op"}, {"machine", object(found.machine)}, {"ops", Json::array()}};
         for (const OpFigure& figure : found.ops) out["ops"].push_back(object(figure));

@@ -2,21 +2,17 @@
 #include "strata/convert.h"
 #include "cli/command.h"
 #include "cli/guard.h"
-#include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/type_options.h"
+#include "cli/watched.h"
 
 namespace strata::cli {
 namespace {
 
 Status run(const ConvertRequest& request) {
     STRATA_TRY(guard_checkpoint(request.output, request.directory));
-    Progress progress("convert");
-    const Interrupt interrupt;
-    return convert_checkpoint(request, [&](std::int64_t done, std::int64_t total) {
-        progress.show(done, total);
-        return !interrupt.seen();
-    });
+    Watched watched("convert");
+    return convert_checkpoint(request, watched.callback());
 }
 
 }  // namespace

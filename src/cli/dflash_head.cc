@@ -1,8 +1,8 @@
 // strata dflash-head: a DFlash2 draft with an embedding and a head of its own.
 #include "base/text.h"
 #include "cli/command.h"
-#include "cli/interrupt.h"
 #include "cli/output.h"
+#include "cli/watched.h"
 #include "strata/convert.h"
 
 namespace strata::cli {
@@ -15,12 +15,8 @@ struct DraftHead {
 
 Status run(DraftHead& options) {
     options.request.vocabulary = options.vocabulary.value_or(std::vector<std::int32_t>{});
-    Progress progress("dflash-head");
-    const Interrupt interrupt;
-    return add_draft_head(options.request, [&](std::int64_t done, std::int64_t total) {
-        progress.show(done, total);
-        return !interrupt.seen();
-    });
+    Watched watched("dflash-head");
+    return add_draft_head(options.request, watched.callback());
 }
 
 }  // namespace

@@ -6,10 +6,10 @@
 #include "cli/eval_drafts.h"
 #include "cli/guard.h"
 #include "cli/input.h"
-#include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/model_options.h"
 #include "cli/output.h"
+#include "cli/watched.h"
 
 namespace strata::cli {
 namespace {
@@ -77,14 +77,10 @@ Status show(const Found& found, bool json) {
 
 Status run_perplexity(const Eval& options) {
     STRATA_ASSIGN(const std::string text, read_text(options.file));
-    const Interrupt interrupt;
+    Watched watched("perplexity");
     STRATA_ASSIGN(const auto engine, load(options.model));
-    Progress progress("perplexity");
-    const auto watch = [&](std::int64_t done, std::int64_t total) {
-        progress.show(done, total);
-        return !interrupt.seen();
-    };
-    STRATA_ASSIGN(const Perplexity found, perplexity(*engine, text, options.model.context, watch));
+    STRATA_ASSIGN(const Perplexity found,
+                  perplexity(*engine, text, options.model.context, watched.callback()));
     return show(found, options.json);
 }
 
@@ -94,13 +90,8 @@ Status run_agreement(const Eval& options) {
     request.model = engine_options(options.model);
     request.against = options.against;
     request.window = options.model.context;
-    const Interrupt interrupt;
-    Progress progress("agreement");
-    const auto watch = [&](std::int64_t done, std::int64_t total) {
-        progress.show(done, total);
-        return !interrupt.seen();
-    };
-    STRATA_ASSIGN(const Agreement found, agreement(request, watch));
+    Watched watched("agreement");
+    STRATA_ASSIGN(const Agreement found, agreement(request, watched.callback()));
     return show(found, options.json);
 }
 
@@ -110,14 +101,9 @@ Status run_importance(const Eval& options) {
     STRATA_ASSIGN(request.text, read_text(options.file));
     request.output = options.output;
     request.window = options.model.context;
-    const Interrupt interrupt;
+    Watched watched("importance");
     STRATA_ASSIGN(const auto engine, load(options.model));
-    Progress progress("importance");
-    const auto watch = [&](std::int64_t done, std::int64_t total) {
-        progress.show(done, total);
-        return !interrupt.seen();
-    };
-    STRATA_ASSIGN(const Importance found, gather_importance(*engine, request, watch));
+    STRATA_ASSIGN(const Importance found, gather_importance(*engine, request, watched.callback()));
     return show(found, options.json);
 }
 

@@ -9,12 +9,12 @@
 #include "base/text.h"
 #include "cli/drafting_options.h"
 #include "cli/input.h"
-#include "cli/interrupt.h"
 #include "cli/json.h"
 #include "cli/model_options.h"
 #include "cli/number.h"
 #include "cli/output.h"
 #include "cli/sampling_options.h"
+#include "cli/watched.h"
 #include "strata/eval.h"
 
 namespace strata::cli {
@@ -102,7 +102,7 @@ struct Trials {
 };
 
 Result<Trials> run_trials(const EvalDrafts& options) {
-    const Interrupt interrupt;
+    Watched watched("drafts");
     DraftTrialRequest request;
     for (const std::string& file : options.files) {
         STRATA_ASSIGN(TextKind kind, read_kind(file, false));
@@ -128,12 +128,7 @@ Result<Trials> run_trials(const EvalDrafts& options) {
     request.prompt_tokens = options.prompt_tokens;
     request.max_tokens = options.max_tokens;
     request.sampling = chosen(options.sampling, engine->info().sampling);
-    Progress progress("drafts");
-    STRATA_ASSIGN(trials.all,
-                  draft_trials(*engine, request, [&](std::int64_t done, std::int64_t total) {
-                      progress.show(done, total);
-                      return !interrupt.seen();
-                  }));
+    STRATA_ASSIGN(trials.all, draft_trials(*engine, request, watched.callback()));
     return trials;
 }
 

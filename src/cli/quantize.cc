@@ -1,9 +1,9 @@
 // strata quantize: a model in other number formats.
 #include "base/thread_pool.h"
 #include "cli/command.h"
-#include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/type_options.h"
+#include "cli/watched.h"
 #include "strata/convert.h"
 
 namespace strata::cli {
@@ -16,12 +16,8 @@ struct Quantize {
 
 Status run(Quantize& options) {
     options.request.threads = static_cast<int>(options.threads);
-    Progress progress("quantize");
-    const Interrupt interrupt;
-    return quantize_model(options.request, [&](std::int64_t done, std::int64_t total) {
-        progress.show(done, total);
-        return !interrupt.seen();
-    });
+    Watched watched("quantize");
+    return quantize_model(options.request, watched.callback());
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // strata synth: a model of random weights.
 #include "strata/synth.h"
 #include "cli/command.h"
-#include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/type_options.h"
+#include "cli/watched.h"
 
 namespace strata::cli {
 namespace {
@@ -20,12 +20,8 @@ struct Synth {
 Status run(Synth& options) {
     SynthRequest& request = options.request;
     request.seed = options.seed.value_or(request.seed);
-    Progress progress("synth");
-    const Interrupt interrupt;
-    return synthesize_model(request, [&](std::int64_t done, std::int64_t total) {
-        progress.show(done, total);
-        return !interrupt.seen();
-    });
+    Watched watched("synth");
+    return synthesize_model(request, watched.callback());
 }
 
 void add_sizes(Options& options, SynthRequest* to) {
