@@ -19,10 +19,6 @@
 namespace strata::convert {
 namespace {
 
-// Bytes copied, and values decoded and encoded, at a time.
-constexpr std::uint64_t kCopyBytes = std::uint64_t{4} << 20;
-constexpr std::uint64_t kPieceValues = std::uint64_t{1} << 20;
-
 constexpr std::string_view kTokenizerModel = "tokenizer.ggml.model";
 
 bool has_tokenizer(const gguf::File& file) {
@@ -131,45 +127,15 @@ class Head {
     std::vector<float> values_;
 };
 
-// The data of the output, in the order of its declarations.
-class Work {
-  public:
-    Work(const DraftHeadOptions& options, gguf::Writer& writer, std::uint64_t total)
-        : options_(options), writer_(writer), total_(total) {}
-
-    Status copy(std::span<const std::byte> bytes) {
-        while (!bytes.empty()) {
-            const auto piece = bytes.first(std::min<std::uint64_t>(kCopyBytes, bytes.size()));
-            STRATA_TRY(write(piece));
-            bytes = bytes.subspan(piece.size());
-        }
-        return Ok{};
+Status write_head(Head& head, TensorData& data) {
+    const std::uint64_t step = std::max<std::uint64_t>(1, kPieceValues / head.width());
+    std::vector<std::byte> bytes;
+    for (std::uint64_t row = 0; row < head.rows(); row += step) {
+        STRATA_TRY(head.encode(row, std::min(step, head.rows() - row), bytes));
+        STRATA_TRY(data.write(bytes));
     }
-
-    Status write_head(Head& head) {
-        const std::uint64_t step = std::max<std::uint64_t>(1, kPieceValues / head.width());
-        std::vector<std::byte> bytes;
-        for (std::uint64_t row = 0; row < head.rows(); row += step) {
-            STRATA_TRY(head.encode(row, std::min(step, head.rows() - row), bytes));
-            STRATA_TRY(write(bytes));
-        }
-        return Ok{};
-    }
-
-  private:
-    Status write(std::span<const std::byte> bytes) {
-        STRATA_TRY(writer_.write_tensor_data(bytes));
-        done_ += bytes.size();
-        if (!options_.progress || options_.progress(done_, total_)) return Ok{};
-        return STRATA_ERROR("writing the draft was interrupted after ", done_, " of ", total_,
-                            " bytes");
-    }
-
-    const DraftHeadOptions& options_;
-    gguf::Writer& writer_;
-    std::uint64_t done_ = 0;
-    std::uint64_t total_;
-};
+    return Ok{};
+}
 
 // What the output holds, in its order: `own` tensors of the draft, the embedding, the head, d2t.
 struct Contents {
@@ -211,11 +177,11 @@ Status write(const DraftHeadOptions& options, Contents& contents, gguf::Writer& 
         contents.embedding->data.size() + contents.head.rows() * row_bytes + map.size();
     for (const gguf::Tensor* tensor : contents.own) total += tensor->data.size();
     STRATA_TRY(writer.begin(options.output));
-    Work work(options, writer, total);
-    for (const gguf::Tensor* tensor : contents.own) STRATA_TRY(work.copy(tensor->data));
-    STRATA_TRY(work.copy(contents.embedding->data));
-    STRATA_TRY(work.write_head(contents.head));
-    STRATA_TRY(work.copy(map));
+    TensorData data(writer, options.progress, total);
+    for (const gguf::Tensor* tensor : contents.own) STRATA_TRY(data.copy(tensor->data));
+    STRATA_TRY(data.copy(contents.embedding->data));
+    STRATA_TRY(write_head(contents.head, data));
+    STRATA_TRY(data.copy(map));
     return writer.commit();
 }
 

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "convert/rewrite.h"
 #include "quant/type.h"
 
 namespace strata::convert {
@@ -19,7 +19,7 @@ struct DraftHeadOptions {
     // The tokens that the draft can propose, in any order; empty: all.
     std::vector<std::int32_t> vocabulary;
     // After every piece: bytes written, bytes in all. False ends the work.
-    std::function<bool(std::uint64_t done, std::uint64_t total)> progress;
+    RewriteProgress progress;
 };
 
 // The draft's tensors as they are, the target's embedding as it is, and the rows of its head that

@@ -20,10 +20,6 @@
 namespace strata::convert {
 namespace {
 
-// Values decoded and encoded at a time, unless one row has more.
-constexpr std::uint64_t kPieceValues = std::uint64_t{1} << 20;
-constexpr std::uint64_t kCopyBytes = std::uint64_t{4} << 20;
-
 struct Plan {
     const gguf::Tensor* from;
     quant::Type type;
@@ -96,23 +92,19 @@ class Work {
   public:
     Work(const QuantizeOptions& options, const std::vector<Plan>& plans,
          const ImportanceFile* importance, gguf::Writer& writer)
-        : options_(options), importance_(importance), writer_(writer), pool_(options.threads) {
-        for (const Plan& plan : plans) total_ += plan.bytes();
-    }
+        : importance_(importance),
+          data_(writer, options.progress, bytes_of(plans)),
+          pool_(options.threads) {}
 
     Status run(const Plan& plan) {
-        return plan.type == plan.from->type ? copy(plan) : encode(plan);
+        return plan.type == plan.from->type ? data_.copy(plan.from->data) : encode(plan);
     }
 
   private:
-    Status copy(const Plan& plan) {
-        std::span<const std::byte> rest = plan.from->data;
-        while (!rest.empty()) {
-            const auto piece = rest.first(std::min<std::uint64_t>(kCopyBytes, rest.size()));
-            rest = rest.subspan(piece.size());
-            STRATA_TRY(write(piece));
-        }
-        return Ok{};
+    static std::uint64_t bytes_of(const std::vector<Plan>& plans) {
+        std::uint64_t total = 0;
+        for (const Plan& plan : plans) total += plan.bytes();
+        return total;
     }
 
     Status encode(const Plan& plan) {
@@ -120,7 +112,7 @@ class Work {
         for (std::uint64_t row = 0; row < plan.rows(); row += step) {
             const std::uint64_t count = std::min(step, plan.rows() - row);
             STRATA_TRY(encode_rows(plan, row, count));
-            STRATA_TRY(write(std::span(bytes_).first(count * plan.row_bytes)));
+            STRATA_TRY(data_.write(std::span(bytes_).first(count * plan.row_bytes)));
         }
         return Ok{};
     }
@@ -150,13 +142,6 @@ class Work {
         return Ok{};
     }
 
-    Status write(std::span<const std::byte> bytes) {
-        STRATA_TRY(writer_.write_tensor_data(bytes));
-        done_ += bytes.size();
-        if (!options_.progress || options_.progress(done_, total_)) return Ok{};
-        return STRATA_ERROR("quantizing was interrupted after ", done_, " of ", total_, " bytes");
-    }
-
     // As encode, minding what is known of the row's columns.
     void encode_row(const Plan& plan, std::uint64_t row, std::span<const float> values,
                     std::byte* to) const {
@@ -173,14 +158,11 @@ class Work {
         }
     }
 
-    const QuantizeOptions& options_;
     const ImportanceFile* importance_;  // null: none
-    gguf::Writer& writer_;
+    TensorData data_;
     ThreadPool pool_;
     std::vector<float> values_;
     std::vector<std::byte> bytes_;
-    std::uint64_t done_ = 0;
-    std::uint64_t total_ = 0;
 };
 
 }  // namespace

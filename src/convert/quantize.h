@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include "base/result.h"
+#include "convert/rewrite.h"
 #include "convert/type_choice.h"
 
 namespace strata::convert {
@@ -20,7 +20,7 @@ struct QuantizeOptions {
     std::string importance;  // a file as convert/importance.h says; empty: none
     int threads = 1;
     // After every piece: bytes written, bytes in all. False ends the work.
-    std::function<bool(std::uint64_t done, std::uint64_t total)> progress;
+    RewriteProgress progress;
 };
 
 // A piece of a tensor at a time: decoded, encoded in its new type, written; copied where the type

@@ -91,9 +91,13 @@ double Policy::position_share(const Drafter& drafter, std::size_t position) cons
     return share;
 }
 
-double Policy::confidence_share(const Drafter& drafter, float confidence) const {
+std::size_t Policy::confidence_class(float confidence) {
     const double at = std::clamp(static_cast<double>(confidence), 0.0, 1.0) * kConfidenceClasses;
-    const auto c = std::min(static_cast<std::size_t>(at), kConfidenceClasses - 1);
+    return std::min(static_cast<std::size_t>(at), kConfidenceClasses - 1);
+}
+
+double Policy::confidence_share(const Drafter& drafter, float confidence) const {
+    const std::size_t c = confidence_class(confidence);
     const double middle = (static_cast<double>(c) + 0.5) / kConfidenceClasses;
     return drafter.by_confidence[c].value(middle);
 }
@@ -231,10 +235,7 @@ void Policy::learn_guesses(Drafter& drafter, std::span<const float> confidence,
     for (Share& share : drafter.by_confidence) share.fade(kUnseen);
     for (std::size_t i = 0; i < confidence.size(); ++i) {
         const bool right = static_cast<std::int64_t>(i) < accepted;
-        const double at =
-            std::clamp(static_cast<double>(confidence[i]), 0.0, 1.0) * kConfidenceClasses;
-        drafter.by_confidence[std::min(static_cast<std::size_t>(at), kConfidenceClasses - 1)].see(
-            right);
+        drafter.by_confidence[confidence_class(confidence[i])].see(right);
         drafter.by_position[i].see(right);
         if (!right) break;  // what follows was guessed after a wrong token
     }

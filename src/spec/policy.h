@@ -86,6 +86,7 @@ class Policy {
   private:
     static constexpr std::size_t kMatchClasses = 6;
     static constexpr std::size_t kConfidenceClasses = 8;
+    static std::size_t confidence_class(float confidence);
 
     struct Drafter {
         NeuralPrior prior;
