@@ -70,7 +70,7 @@ struct Reference {
 
 std::map<std::string, Reference> references() {
     std::map<std::string, Reference> all;
-    std::ifstream in(std::string(STRATA_TEST_DATA) + "/encoder_errors.txt");
+    std::ifstream in(STRATA_TEST_DATA "/encoder_errors.txt");
     std::string name;
     Reference errors{};
     while (in >> name >> errors.plain >> errors.weighted) all[name] = errors;

@@ -16,7 +16,7 @@ namespace strata::quant {
 // The numbers in data/<name in lower case>.<part>.
 template <typename T>
 std::vector<T> fixture(std::string_view name, std::string_view part) {
-    std::string path = std::string(STRATA_TEST_DATA) + "/";
+    std::string path = STRATA_TEST_DATA "/";
     for (const char c : name) path += static_cast<char>(std::tolower(c));
     std::ifstream in(path + "." + std::string(part), std::ios::binary);
     const std::vector<char> raw{std::istreambuf_iterator<char>(in), {}};

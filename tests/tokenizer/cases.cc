@@ -41,7 +41,7 @@ std::string unescaped(const std::string& text) {
 }  // namespace
 
 std::string read_data(const std::string& name) {
-    std::ifstream file(std::string(STRATA_TOKENIZER_DATA) + "/" + name, std::ios::binary);
+    std::ifstream file(STRATA_TOKENIZER_DATA "/" + name, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
