@@ -76,13 +76,11 @@ Result<Guesses> DflashDrafter::guess(const GuessRequest& request) {
     block.anchor = request.text.back();
     block.rows = std::min(request.count + 1, model_.config().block_size);
     block.confidence_min = confidence_min_;
-    std::vector<std::int32_t> before;
+    Continued before(request.draw == nullptr ? std::span<const std::int32_t>() : request.text);
     if (request.draw != nullptr) {
         block.pick = [&](std::span<const std::int32_t> candidates, std::span<const float> scores,
                          std::span<const std::int32_t> chain) {
-            before.assign(request.text.begin(), request.text.end());
-            before.insert(before.end(), chain.begin(), chain.end());
-            return request.draw->draw_among(candidates, scores, before);
+            return request.draw->draw_among(candidates, scores, before.by(chain));
         };
     }
     STRATA_ASSIGN(dflash::Guess guess, model_.draft(context_, block));

@@ -2,6 +2,7 @@
 // each one, so drafters change the speed and never the text.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -26,6 +27,24 @@ class Draw {
     virtual Result<std::int32_t> draw_among(std::span<const std::int32_t> tokens,
                                             std::span<const float> logits,
                                             std::span<const std::int32_t> before) = 0;
+};
+
+// A text and guesses after it as one sequence.
+class Continued {
+  public:
+    explicit Continued(std::span<const std::int32_t> text)
+        : tokens_(text.begin(), text.end()), length_(text.size()) {}
+
+    // Valid until the next call.
+    std::span<const std::int32_t> by(std::span<const std::int32_t> chain) {
+        tokens_.resize(length_);
+        tokens_.insert(tokens_.end(), chain.begin(), chain.end());
+        return tokens_;
+    }
+
+  private:
+    std::vector<std::int32_t> tokens_;
+    std::size_t length_;
 };
 
 struct GuessRequest {

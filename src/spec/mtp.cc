@@ -7,13 +7,10 @@ namespace strata::spec {
 Result<Guesses> MtpDrafter::guess(const GuessRequest& request) {
     model::MtpChoice choice;
     choice.go_on = request.go_on;
-    std::vector<std::int32_t> before;
+    Continued before(request.draw == nullptr ? std::span<const std::int32_t>() : request.text);
     if (request.draw != nullptr) {
-        before.assign(request.text.begin(), request.text.end());
         choice.pick = [&](std::span<const float> logits, std::span<const std::int32_t> chain) {
-            before.resize(request.text.size());
-            before.insert(before.end(), chain.begin(), chain.end());
-            return request.draw->draw(logits, before);
+            return request.draw->draw(logits, before.by(chain));
         };
     }
     STRATA_ASSIGN(model::MtpDraft draft, target_.draft(sequence_, request.text.back(),
