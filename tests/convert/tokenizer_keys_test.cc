@@ -9,7 +9,7 @@ using nlohmann::ordered_json;
 
 class ConvertTokenizer : public testing::Test {
   protected:
-    ConvertTokenizer() : tokenizer_(read_file(std::string(STRATA_TEST_DATA) + "/tokenizer.json")) {}
+    ConvertTokenizer() : tokenizer_(read_file(STRATA_TEST_DATA "/tokenizer.json")) {}
 
     // A model with room for the tokenizer's tokens and a few more.
     static HfCheckpoint checkpoint(std::uint64_t vocabulary) {

@@ -99,7 +99,7 @@ TEST(GgufFuzz, damage_to_one_part_of_a_set_is_found_through_any_part) {
     const auto name = [](int i) { return concat("split-0000", i + 1, "-of-00003.gguf"); };
     std::string parts[3];
     for (int i = 0; i < 3; ++i) {
-        parts[i] = test::read_file(std::string(STRATA_TEST_DATA) + "/" + name(i));
+        parts[i] = test::read_file(STRATA_TEST_DATA "/" + name(i));
         test::write_file(dir / name(i), parts[i]);
     }
     std::mt19937_64 random(21);

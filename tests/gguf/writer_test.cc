@@ -74,7 +74,7 @@ TEST(GgufWriter, the_reader_gives_back_what_was_written) {
 
 TEST(GgufWriter, copying_a_file_key_by_key_and_tensor_by_tensor_gives_the_same_bytes) {
     const TempDir dir;
-    const std::string source = std::string(STRATA_TEST_DATA) + "/package.gguf";
+    const std::string source = STRATA_TEST_DATA "/package.gguf";
     const auto file = File::open(source);
     ASSERT_TRUE(file.ok());
     Writer writer;

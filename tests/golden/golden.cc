@@ -23,9 +23,7 @@ std::string read_file(const std::string& path) {
 
 }  // namespace
 
-std::string golden_directory(const std::string& name) {
-    return std::string(STRATA_GOLDEN_DIRECTORY) + "/" + name;
-}
+std::string golden_directory(const std::string& name) { return STRATA_GOLDEN_DIRECTORY "/" + name; }
 
 Golden Golden::load(const std::string& name) {
     Golden golden;
