@@ -12,6 +12,7 @@
 #include "gguf/same_tokenizer.h"
 #include "gguf/writer.h"
 #include "model/config.h"
+#include "model/factors.h"
 #include "spec/dflash/config.h"
 #include "spec/dflash/tensors.h"
 #include "strata/types.h"
@@ -66,6 +67,7 @@ Result<std::vector<std::int64_t>> sorted_vocabulary(const std::vector<std::int32
 Result<const gguf::Tensor*> find_rows(const gguf::File& target, std::string_view name,
                                       const model::Config& config) {
     STRATA_ASSIGN(const gguf::Tensor* tensor, gguf::require_tensor(target, name));
+    STRATA_TRY(model::refuse_factors(target, *tensor));
     const std::vector<std::uint64_t> wanted = {static_cast<std::uint64_t>(config.hidden),
                                                static_cast<std::uint64_t>(config.vocabulary)};
     if (tensor->shape == wanted && quant::info(tensor->type).decode != nullptr) return tensor;

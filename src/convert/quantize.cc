@@ -15,6 +15,7 @@
 #include "gguf/reader.h"
 #include "gguf/writer.h"
 #include "model/config.h"
+#include "model/factors.h"
 #include "model/tensors.h"
 
 namespace strata::convert {
@@ -24,10 +25,15 @@ struct Plan {
     const gguf::Tensor* from;
     quant::Type type;
     std::uint64_t row_bytes;  // of the output
+    // That what is stored is to be multiplied by, each for an equal share of the rows.
+    std::vector<float> factors;
 
     std::uint64_t width() const { return from->shape[0]; }
     std::uint64_t rows() const { return from->elements() / width(); }
     std::uint64_t bytes() const { return rows() * row_bytes; }
+    float factor(std::uint64_t row) const {
+        return factors.empty() ? 1.0F : factors[row / (rows() / factors.size())];
+    }
 };
 
 using Specs = std::unordered_map<std::string, model::TensorSpec>;
@@ -59,6 +65,15 @@ Result<quant::Type> type_for(const QuantizeOptions& options, const Specs& specs,
     return choose_type(types, spec);
 }
 
+// Whether the tensor is a part of the values of another that is written in a new type.
+Result<bool> is_taken_in(const QuantizeOptions& options, const Specs& specs, const gguf::File& file,
+                         const gguf::Tensor& tensor) {
+    const gguf::Tensor* matrix = model::matrix_of_factors(file, tensor);
+    if (matrix == nullptr || matrix->type != quant::Type::nvfp4) return false;
+    STRATA_ASSIGN(const quant::Type type, type_for(options, specs, *matrix));
+    return type != matrix->type;
+}
+
 Result<std::vector<Plan>> make_plans(const QuantizeOptions& options, const gguf::File& file,
                                      const model::Config& config, gguf::Writer& writer) {
     STRATA_ASSIGN(const Specs specs, specs_of(file, config));
@@ -71,10 +86,13 @@ Result<std::vector<Plan>> make_plans(const QuantizeOptions& options, const gguf:
     for (const gguf::Tensor& tensor : file.tensors()) {
         const bool in_layer = tensor.name.starts_with(mtp_block);
         if (in_layer ? !options.mtp : options.only_mtp) continue;
+        STRATA_ASSIGN(const bool taken_in, is_taken_in(options, specs, file, tensor));
+        if (taken_in) continue;
         STRATA_ASSIGN(const quant::Type type, type_for(options, specs, tensor));
+        STRATA_ASSIGN(std::vector<float> factors, model::factors_of(file, tensor));
         STRATA_ASSIGN(const std::uint64_t bytes, quant::row_bytes(type, tensor.shape[0]));
         STRATA_TRY(writer.add_tensor(tensor.name, type, tensor.shape));
-        plans.push_back({&tensor, type, bytes});
+        plans.push_back({&tensor, type, bytes, std::move(factors)});
     }
     return plans;
 }
@@ -130,6 +148,7 @@ class Work {
                 const std::span row = std::span(values_).subspan(r * plan.width(), plan.width());
                 const auto width = static_cast<std::int64_t>(plan.width());
                 decode(plan.from->data.data() + (first + r) * from_bytes, row.data(), width);
+                for (float& value : row) value *= plan.factor(first + r);
                 Status status = check_range(plan.type, plan.from->name, row);
                 if (!status.ok()) {
                     found[static_cast<std::size_t>(thread)] = std::move(status);

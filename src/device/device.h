@@ -67,6 +67,8 @@ class Device {
     virtual std::string_view name() const = 0;
     // Bytes that it has for weights and buffers; the largest number where it does not say.
     virtual std::uint64_t available() const { return UINT64_MAX; }
+    // Whether its ops mind the factors of weights (op/weight.h).
+    virtual bool has_factors() const { return false; }
 
     // Zero-filled. Error: not enough memory, with both numbers.
     virtual Result<Buffer> allocate(std::size_t bytes) = 0;

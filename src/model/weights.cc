@@ -5,6 +5,7 @@
 
 #include "base/mapped_file.h"
 #include "base/text.h"
+#include "model/factors.h"
 #include "model/tensors.h"
 
 namespace strata::model {
@@ -24,9 +25,13 @@ class Binder {
     Result<const gguf::Tensor*> tensor(std::string_view name) const {
         return gguf::require_tensor(file_, concat(prefix_, name));
     }
-    Status refuse_factor(const gguf::Tensor& matrix) const;
+    Status stored(const gguf::Tensor& t, op::Weight& weight);
     Status matrix(std::string_view name, op::Weight& weight);
-    Status vector(std::string_view name, const float*& values);
+    Status table(std::string_view name, op::Weight& weight);
+    Status of_experts(std::string_view name, op::Weight& weight, const float*& factors);
+    Result<std::vector<float>> factors(const gguf::Tensor& t) const;
+    Status values(const std::vector<float>& list, const float*& at);
+    Status vector(std::string_view name, const float*& to);
     Status addresses(const std::vector<const std::byte*>& list, const std::byte* const*& table);
     Status hyper_connection(std::string_view name, bool inject, HyperConnectionWeights& w);
     Status delta_net(DeltaNetWeights& w);
@@ -45,46 +50,67 @@ class Binder {
     std::string prefix_;
 };
 
-// NVFP4 files may multiply a matrix, or each of its experts, by what is in a tensor of its own.
-Status Binder::refuse_factor(const gguf::Tensor& matrix) const {
-    constexpr std::string_view kSuffix = ".weight";
-    if (!matrix.name.ends_with(kSuffix)) return Ok{};
-    const std::string stem = matrix.name.substr(0, matrix.name.size() - kSuffix.size());
-    const gguf::Tensor* factor = file_.find_tensor(stem + ".scale");
-    if (factor == nullptr) return Ok{};
-    return STRATA_ERROR(quote(file_.path()), ": tensor '", matrix.name, "' of type ",
-                        quant::info(matrix.type).name, " is to be multiplied by tensor '",
-                        factor->name, "', which is not done here, wanted weights without it");
+Result<std::vector<float>> Binder::factors(const gguf::Tensor& t) const {
+    STRATA_ASSIGN(std::vector<float> factors, factors_of(file_, t));
+    if (factors.empty() || device_.has_factors()) return factors;
+    return STRATA_ERROR(quote(file_.path()), ": tensor '", t.name, "' has factors of its own, ",
+                        "which the device ", device_.name(), " does not multiply by, wanted none");
 }
 
-Status Binder::matrix(std::string_view name, op::Weight& weight) {
-    STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
-    if (quant::info(t->type).decode == nullptr) {
-        return STRATA_ERROR(quote(file_.path()), ": tensor '", t->name, "' is of type ",
-                            quant::info(t->type).name, ", wanted a floating-point type");
+// As it lies in the file.
+Status Binder::stored(const gguf::Tensor& t, op::Weight& weight) {
+    if (quant::info(t.type).decode == nullptr) {
+        return STRATA_ERROR(quote(file_.path()), ": tensor '", t.name, "' is of type ",
+                            quant::info(t.type).name, ", wanted a floating-point type");
     }
-    STRATA_TRY(refuse_factor(*t));
-    STRATA_ASSIGN(const std::uint64_t row_bytes, quant::row_bytes(t->type, t->shape[0]));
-    STRATA_ASSIGN(weight.data, device_.resident(t->data));
-    weight.type = t->type;
-    weight.cols = static_cast<std::int64_t>(t->shape[0]);
-    weight.rows = static_cast<std::int64_t>(t->elements() / t->shape[0]);
+    STRATA_ASSIGN(const std::uint64_t row_bytes, quant::row_bytes(t.type, t.shape[0]));
+    STRATA_ASSIGN(weight.data, device_.resident(t.data));
+    weight.type = t.type;
+    weight.cols = static_cast<std::int64_t>(t.shape[0]);
+    weight.rows = static_cast<std::int64_t>(t.elements() / t.shape[0]);
     weight.row_bytes = static_cast<std::int64_t>(row_bytes);
     return Ok{};
 }
 
-Status Binder::vector(std::string_view name, const float*& values) {
+Status Binder::matrix(std::string_view name, op::Weight& weight) {
+    STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
+    STRATA_TRY(stored(*t, weight));
+    STRATA_ASSIGN(const std::vector<float> own, factors(*t));
+    if (!own.empty()) weight.factor = own.front();
+    return Ok{};
+}
+
+// A matrix whose rows are decoded.
+Status Binder::table(std::string_view name, op::Weight& weight) {
+    STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
+    STRATA_TRY(refuse_factors(file_, *t));
+    return stored(*t, weight);
+}
+
+Status Binder::of_experts(std::string_view name, op::Weight& weight, const float*& own) {
+    STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
+    STRATA_TRY(stored(*t, weight));
+    STRATA_ASSIGN(const std::vector<float> list, factors(*t));
+    return list.empty() ? Status(Ok{}) : values(list, own);
+}
+
+Status Binder::vector(std::string_view name, const float*& to) {
     STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
     const quant::TypeInfo& type = quant::info(t->type);
     if (type.decode == nullptr) {
         return STRATA_ERROR(quote(file_.path()), ": tensor '", t->name, "' is of type ", type.name,
                             ", wanted a floating-point type");
     }
+    STRATA_TRY(refuse_factors(file_, *t));
     std::vector<float> decoded(t->elements());
     type.decode(t->data.data(), decoded.data(), static_cast<std::int64_t>(decoded.size()));
-    STRATA_ASSIGN(device::Buffer buffer, device_.allocate(decoded.size() * sizeof(float)));
-    device_.upload(queue_, buffer.data(), std::as_bytes(std::span(decoded)));
-    values = buffer.as<const float>();
+    return values(decoded, to);
+}
+
+Status Binder::values(const std::vector<float>& list, const float*& at) {
+    STRATA_ASSIGN(device::Buffer buffer, device_.allocate(list.size() * sizeof(float)));
+    device_.upload(queue_, buffer.data(), std::as_bytes(std::span(list)));
+    at = buffer.as<const float>();
     out_.buffers_.push_back(std::move(buffer));
     return Ok{};
 }
@@ -135,9 +161,10 @@ Status Binder::expert_tables(op::ExpertTable& table) {
     op::Weight gate;
     op::Weight up;
     op::Weight down;
-    STRATA_TRY(matrix(fused ? "ffn_gate_up_exps.weight" : "ffn_gate_exps.weight", gate));
-    STRATA_TRY(matrix(fused ? "ffn_gate_up_exps.weight" : "ffn_up_exps.weight", up));
-    STRATA_TRY(matrix("ffn_down_exps.weight", down));
+    constexpr std::string_view kFused = "ffn_gate_up_exps.weight";
+    STRATA_TRY(of_experts(fused ? kFused : "ffn_gate_exps.weight", gate, table.gate_factors));
+    STRATA_TRY(of_experts(fused ? kFused : "ffn_up_exps.weight", up, table.up_factors));
+    STRATA_TRY(of_experts("ffn_down_exps.weight", down, table.down_factors));
     table.count = config_.experts;
     table.hidden = config_.expert_hidden;
     table.gate_type = gate.type;
@@ -180,11 +207,11 @@ Status Binder::layer(std::int64_t block, LayerWeights& w) {
 
 Status Binder::ngram(NgramWeights& w) {
     prefix_.clear();
-    STRATA_TRY(matrix("per_layer_token_embd.weight", w.table));
-    STRATA_ASSIGN(const gguf::Tensor* table, tensor("per_layer_token_embd.weight"));
-    expect_scattered_reads(table->data);
-    w.stored = {.path = file_.paths()[table->shard],
-                .offset = table->offset,
+    STRATA_TRY(table("per_layer_token_embd.weight", w.table));
+    STRATA_ASSIGN(const gguf::Tensor* t, tensor("per_layer_token_embd.weight"));
+    expect_scattered_reads(t->data);
+    w.stored = {.path = file_.paths()[t->shard],
+                .offset = t->offset,
                 .rows = w.table.rows,
                 .row_bytes = w.table.row_bytes};
     prefix_ = block_name(config_.ngram.layer, "");
@@ -205,7 +232,7 @@ Status Binder::mtp(MtpWeights& w) {
 }
 
 Status Binder::run() {
-    STRATA_TRY(matrix("token_embd.weight", out_.embedding));
+    STRATA_TRY(table("token_embd.weight", out_.embedding));
     // A file without an output matrix ties it to the embedding.
     const bool tied = file_.find_tensor("output.weight") == nullptr;
     STRATA_TRY(matrix(tied ? "token_embd.weight" : "output.weight", out_.head));

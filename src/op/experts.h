@@ -11,7 +11,8 @@ inline constexpr int kExpertsMax = 4096;
 inline constexpr int kExpertsActiveMax = 64;
 
 // Where each expert's matrices lie: expert e's are gate_at[e], up_at[e] [F, D] and down_at[e]
-// [D, F] in the given types. Tables of E addresses in memory that the op's device reads.
+// [D, F] in the given types. Tables of E addresses, and of E factors (op/weight.h) where there are
+// any, in memory that the op's device reads.
 struct ExpertTable {
     const std::byte* const* gate_at = nullptr;
     const std::byte* const* up_at = nullptr;
@@ -19,8 +20,11 @@ struct ExpertTable {
     quant::Type gate_type = quant::Type::f32;
     quant::Type up_type = quant::Type::f32;
     quant::Type down_type = quant::Type::f32;
-    std::int64_t count = 0;   // E
-    std::int64_t hidden = 0;  // F
+    std::int64_t count = 0;               // E
+    std::int64_t hidden = 0;              // F
+    const float* gate_factors = nullptr;  // null: none
+    const float* up_factors = nullptr;
+    const float* down_factors = nullptr;
 };
 
 // The k routed experts of every row and the shared one.

@@ -23,6 +23,8 @@ namespace strata::op {
 //     y = y + sum(part * code * q) * (scale * a);   y = y - sum(part_minimum * q) * (minimum * a)
 //   each a fused multiply-add, the second where the type has minima.
 //
+// A weight with a factor is that many times what is stored: y is multiplied by it last.
+//
 // So a product depends on the row and the weight alone. Where an op says "exact", x is not rounded.
 
 // `rows` rows of `cols` values in blocks of `type`, row after row without padding, in memory that
@@ -33,6 +35,7 @@ struct Weight {
     std::int64_t rows = 0;
     std::int64_t cols = 0;
     std::int64_t row_bytes = 0;
+    float factor = 1;  // of products; rows that are only decoded have none
 
     const std::byte* row(std::int64_t r) const { return data + r * row_bytes; }
     bool empty() const { return data == nullptr; }

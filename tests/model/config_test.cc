@@ -128,18 +128,35 @@ TEST_F(Config, contradictions_say_both_numbers) {
     EXPECT_TRUE(names(inner, "96")) << inner;
 }
 
-TEST_F(Config, a_factor_of_a_matrix_is_refused_rather_than_left_out) {
-    Edit edit;
-    edit.tensors = [](std::string& name, quant::Type& type, std::vector<std::uint64_t>& shape) {
-        if (name != "output.weight") return true;  // without which the embedding is the head
-        name = "blk.0.ffn_down_exps.scale";
-        type = quant::Type::f32;
-        shape = {8};
-        return true;
+TEST_F(Config, a_factor_that_does_not_fit_is_refused_rather_than_left_out) {
+    const auto with_factors = [&](const std::string& stem, quant::Type matrix, std::uint64_t count,
+                                  quant::Type factors = quant::Type::f32) {
+        Edit edit;
+        edit.tensors = [&](std::string& name, quant::Type& type,
+                           std::vector<std::uint64_t>& shape) {
+            if (name == stem + ".weight") type = matrix;
+            if (name != "output.weight") return true;  // without which the embedding is the head
+            name = stem + ".scale";
+            type = factors;
+            shape = {count};
+            return true;
+        };
+        return load(edit);
     };
-    const std::string message = load(edit);
-    EXPECT_TRUE(names(message, "blk.0.ffn_down_exps.weight")) << message;
-    EXPECT_TRUE(names(message, "blk.0.ffn_down_exps.scale")) << message;
+    const quant::Type nvfp4 = quant::Type::nvfp4;
+    const std::string experts = "blk.0.ffn_down_exps";
+    EXPECT_EQ(with_factors(experts, nvfp4, 16), "");
+    EXPECT_EQ(with_factors("blk.0.attn_qkv", nvfp4, 1), "");
+    const std::string other = with_factors(experts, quant::Type::bf16, 16);
+    EXPECT_TRUE(names(other, experts + ".weight") && names(other, "BF16")) << other;
+    const std::string few = with_factors(experts, nvfp4, 1);
+    EXPECT_TRUE(names(few, experts + ".scale") && names(few, "wanted 16")) << few;
+    const std::string many = with_factors("blk.0.attn_qkv", nvfp4, 16);
+    EXPECT_TRUE(names(many, "wanted 1 of F32")) << many;
+    const std::string half = with_factors(experts, nvfp4, 16, quant::Type::f16);
+    EXPECT_TRUE(names(half, "F16")) << half;
+    const std::string table = with_factors("token_embd", nvfp4, 1);
+    EXPECT_TRUE(names(table, "token_embd.scale")) << table;
 }
 
 TEST_F(Config, a_context_or_a_width_that_no_kernel_takes_is_refused) {

@@ -71,6 +71,24 @@ TEST(BlockTypes, each_row_is_bit_identical_to_that_row_alone) {
     }
 }
 
+TEST(BlockTypes, a_factor_multiplies_every_product) {
+    for (const quant::Type type : {quant::Type::nvfp4, quant::Type::q8_0}) {
+        Random random("block types factor", static_cast<std::uint64_t>(type));
+        TestWeight weight = random_blocks(random, type, 37, 320);
+        weight.factor = 0.37f;
+        for (const std::int64_t rows : {1, 3, 39}) {
+            const auto x = random.floats(rows * 320, -2, 2);
+            Rows want;
+            for (const Row& row : rows_of(x, 320)) want.push_back(product(weight, row));
+            for (TestBackend& backend : backends()) {
+                if (!backend.backend.device->has_factors()) continue;
+                expect_close(backend.name, run_product(backend, weight, x), want,
+                             Tolerance::projection());
+            }
+        }
+    }
+}
+
 TEST(BlockTypes, rows_of_extreme_size_are_rounded_by_the_same_rule) {
     for (const quant::Type type : {quant::Type::q8_0, quant::Type::q4_k, quant::Type::iq3_xxs}) {
         Random random("block types sizes", static_cast<std::uint64_t>(type));

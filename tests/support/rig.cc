@@ -14,7 +14,8 @@ Rig::Rig(TestBackend& backend, std::string label)
 
 op::Weight Rig::weight(const char* name, const TestWeight& weight) {
     if (weight.empty()) return {};
-    return {input(name, weight.bytes), weight.type, weight.rows, weight.cols, weight.row_bytes()};
+    return {input(name, weight.bytes), weight.type,  weight.rows, weight.cols,
+            weight.row_bytes(),        weight.factor};
 }
 
 std::byte* Rig::place(const char* name, Use use, const void* values, std::size_t bytes) {

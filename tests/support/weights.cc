@@ -14,7 +14,7 @@ TestWeight make_weight(quant::Type type, std::int64_t rows, std::int64_t cols,
     STRATA_CHECK(cols % format.block == 0);
     STRATA_CHECK(static_cast<std::int64_t>(values.size()) == rows * cols);
     const std::int64_t row_bytes = cols / format.block * format.block_bytes;
-    TestWeight weight{type, rows, cols, {}, values};
+    TestWeight weight{type, rows, cols, {}, values, 1};
     weight.bytes.resize(static_cast<std::size_t>(rows * row_bytes));
     for (std::int64_t r = 0; r < rows; ++r) {
         std::byte* stored = weight.bytes.data() + r * row_bytes;
@@ -83,7 +83,7 @@ TestWeight random_blocks(Random& random, quant::Type type, std::int64_t rows, st
     const quant::TypeInfo& format = quant::info(type);
     STRATA_CHECK(cols % format.block == 0);
     const std::int64_t blocks = rows * cols / format.block;
-    TestWeight weight{type, rows, cols, {}, {}};
+    TestWeight weight{type, rows, cols, {}, {}, 1};
     weight.bytes.resize(static_cast<std::size_t>(blocks * format.block_bytes));
     weight.values.resize(static_cast<std::size_t>(rows * cols));
     for (std::int64_t b = 0; b < blocks; ++b) {
@@ -140,7 +140,7 @@ Row exact_product(const TestWeight& weight, const Row& x) {
         for (std::int64_t c = 0; c < weight.cols; ++c) {
             sum += static_cast<double>(weight.row(r)[c]) * x[c];
         }
-        y[r] = sum;
+        y[r] = sum * weight.factor;
     }
     return y;
 }

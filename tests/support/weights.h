@@ -35,6 +35,7 @@ struct TestWeight {
     std::int64_t cols = 0;
     std::vector<std::byte> bytes;
     std::vector<float> values;
+    float factor = 1;  // of products, as op/weight.h says
 
     bool empty() const { return bytes.empty(); }
     const float* row(std::int64_t r) const { return values.data() + r * cols; }

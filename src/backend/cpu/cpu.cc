@@ -37,6 +37,7 @@ class Device final : public device::Device {
 
     std::string_view name() const override { return "CPU"; }
     std::uint64_t available() const override { return available_memory(); }
+    bool has_factors() const override { return true; }
 
     Result<device::Buffer> allocate(std::size_t bytes) override {
         if (bytes == 0) return device::Buffer();

@@ -38,35 +38,43 @@ struct Call {
     }
 };
 
-op::Weight weight_at(const std::byte* data, quant::Type type, std::int64_t rows,
-                     std::int64_t cols) {
+op::Weight weight_at(const std::byte* data, quant::Type type, std::int64_t rows, std::int64_t cols,
+                     float factor) {
     const quant::TypeInfo& info = quant::info(type);
     return {.data = data,
             .type = type,
             .rows = rows,
             .cols = cols,
-            .row_bytes = cols / info.block * info.block_bytes};
+            .row_bytes = cols / info.block * info.block_bytes,
+            .factor = factor};
+}
+
+float factor_of(const float* factors, std::int32_t expert) {
+    return factors == nullptr ? 1.0f : factors[expert];
 }
 
 op::Weight gate_of(const Call& call, std::int64_t net) {
     const op::ExpertTable& table = call.args.experts;
     if (call.is_shared(net)) return call.args.shared_gate;
-    return weight_at(table.gate_at[call.groups.expert[net]], table.gate_type, table.hidden,
-                     call.args.x.cols);
+    const std::int32_t expert = call.groups.expert[net];
+    return weight_at(table.gate_at[expert], table.gate_type, table.hidden, call.args.x.cols,
+                     factor_of(table.gate_factors, expert));
 }
 
 op::Weight up_of(const Call& call, std::int64_t net) {
     const op::ExpertTable& table = call.args.experts;
     if (call.is_shared(net)) return call.args.shared_up;
-    return weight_at(table.up_at[call.groups.expert[net]], table.up_type, table.hidden,
-                     call.args.x.cols);
+    const std::int32_t expert = call.groups.expert[net];
+    return weight_at(table.up_at[expert], table.up_type, table.hidden, call.args.x.cols,
+                     factor_of(table.up_factors, expert));
 }
 
 op::Weight down_of(const Call& call, std::int64_t net) {
     const op::ExpertTable& table = call.args.experts;
     if (call.is_shared(net)) return call.args.shared_down;
-    return weight_at(table.down_at[call.groups.expert[net]], table.down_type, call.args.x.cols,
-                     table.hidden);
+    const std::int32_t expert = call.groups.expert[net];
+    return weight_at(table.down_at[expert], table.down_type, call.args.x.cols, table.hidden,
+                     factor_of(table.down_factors, expert));
 }
 
 // Rows first .. first+count-1, rounded, by themselves.

@@ -102,6 +102,29 @@ void multiply_plain(const op::Weight& weight, std::int64_t first, std::int64_t c
     products(decoded_rows, x.plain, x.cols, instructions, out, 1, kPanelRows);
 }
 
+void multiply_stored(const op::Weight& weight, std::int64_t first, std::int64_t count,
+                     const Operand& x, Instructions instructions, const Workspace& workspace,
+                     float* out) {
+    if (x.is_rounded()) {
+        multiply_rounded(weight, first, count, x, instructions, workspace.rows, out);
+        return;
+    }
+    // A panel that would be mostly empty takes longer than its rows one by one.
+    constexpr std::int64_t kPackedRowsMin = 12;
+    if (x.packed != nullptr && count >= kPackedRowsMin) {
+        for (std::int64_t i = 0; i < count; i += kPackedPanel) {
+            const std::int64_t own = std::min<std::int64_t>(count - i, kPackedPanel);
+            packed_products(stored_rows(weight, first + i, own, x), x.packed, x.rows(), x.cols,
+                            workspace.decoded, out + place_of(i, x.rows()));
+        }
+        return;
+    }
+    for (std::int64_t i = 0; i < count; i += kPanelRows) {
+        multiply_plain(weight, first + i, std::min<std::int64_t>(count - i, kPanelRows), x,
+                       instructions, workspace.decoded, out + place_of(i, x.rows()));
+    }
+}
+
 }  // namespace
 
 bool rounds_input(quant::Type type) { return quant::info(type).integers != nullptr; }
@@ -131,23 +154,11 @@ Workspace Workspaces::of(int thread) const {
 void multiply_rows(const op::Weight& weight, std::int64_t first, std::int64_t count,
                    const Operand& x, Instructions instructions, const Workspace& workspace,
                    float* out) {
-    if (x.is_rounded()) {
-        multiply_rounded(weight, first, count, x, instructions, workspace.rows, out);
-        return;
-    }
-    // A panel that would be mostly empty takes longer than its rows one by one.
-    constexpr std::int64_t kPackedRowsMin = 12;
-    if (x.packed != nullptr && count >= kPackedRowsMin) {
-        for (std::int64_t i = 0; i < count; i += kPackedPanel) {
-            const std::int64_t own = std::min<std::int64_t>(count - i, kPackedPanel);
-            packed_products(stored_rows(weight, first + i, own, x), x.packed, x.rows(), x.cols,
-                            workspace.decoded, out + place_of(i, x.rows()));
-        }
-        return;
-    }
-    for (std::int64_t i = 0; i < count; i += kPanelRows) {
-        multiply_plain(weight, first + i, std::min<std::int64_t>(count - i, kPanelRows), x,
-                       instructions, workspace.decoded, out + place_of(i, x.rows()));
+    multiply_stored(weight, first, count, x, instructions, workspace, out);
+    if (weight.factor == 1.0f) return;
+    for (std::int64_t i = 0; i < count; ++i) {
+        float* own = out + place_of(i, x.rows());
+        for (std::int64_t t = 0; t < x.rows(); ++t) own[t * kPanelRows] *= weight.factor;
     }
 }
 
