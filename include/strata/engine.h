@@ -137,7 +137,7 @@ inline constexpr double kDflashConfidenceMin = 0.5;
 struct Drafting {
     DraftKind kind = DraftKind::none;
     // Of a verify window: the last token and rows-1 guesses; 2 to kWindowMax. 0: as many as the
-    // draft's block has, kWindowMax at most where the best drafter is chosen, and 4 of others.
+    // draft's block has, 4 of the MTP layer, kWindowMax at most of others.
     std::int64_t rows = 0;
     // A draft ends before the first guess below it, 0 to 1; unless given kDflashConfidenceMin of a
     // DFlash2 draft and 0 of others.

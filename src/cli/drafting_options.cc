@@ -84,7 +84,7 @@ void add_drafting_options(Options& options, DraftingOptions* to) {
     options.integer("--spec", {1, kWindowMax}, &to->rows,
                     concat("Rows of a verify window, 1 to ", kWindowMax,
                            ": the last token and one row a guess (default: the block size of a "
-                           "DFlash2 draft, at most 16 of auto, 4 of other drafters)"));
+                           "DFlash2 draft, 4 of the MTP layer, at most 16 of suffix and auto)"));
     options.real("--spec-min-p", &to->confidence_min,
                  concat("A draft ends before the first guess whose confidence is below this, 0 to "
                         "1 (default: ",

@@ -12,6 +12,7 @@
 namespace strata {
 namespace {
 
+// Of the MTP layer, whose guesses take turns.
 constexpr std::int64_t kRowsDefault = 4;
 // Before anything is known: of first guesses that are right, and what the further rows of a block
 // cost beside its first.
@@ -67,7 +68,7 @@ Status Session::State::make_drafter() {
     if (drafting.rows == 0 && drafting.kind == DraftKind::dflash) {
         drafting.rows = std::min(kWindowMax, parts.dflash->config().block_size);
     } else if (drafting.rows == 0) {
-        drafting.rows = drafting.kind == DraftKind::best ? kWindowMax : kRowsDefault;
+        drafting.rows = drafting.kind == DraftKind::mtp ? kRowsDefault : kWindowMax;
     }
     const double default_floor = drafting.kind == DraftKind::dflash ? kDflashConfidenceMin : 0;
     const auto floor = static_cast<float>(drafting.confidence_min.value_or(default_floor));

@@ -9,7 +9,6 @@ namespace {
 
 // Tokens that a suffix guess is judged by.
 constexpr std::int64_t kExpectedMax = 15;
-constexpr std::int64_t kMatchMin = 2;
 
 std::vector<NeuralPrior> priors_of(const std::vector<AutoDrafter::Neural>& drafters) {
     std::vector<NeuralPrior> priors;
@@ -20,26 +19,20 @@ std::vector<NeuralPrior> priors_of(const std::vector<AutoDrafter::Neural>& draft
 }  // namespace
 
 AutoDrafter::AutoDrafter(std::vector<Neural> drafters, Costs& costs)
-    : policy_(priors_of(drafters), costs), suffix_(kMatchMin) {
+    : policy_(priors_of(drafters), costs) {
     for (Neural& drafter : drafters) drafters_.push_back(std::move(drafter.drafter));
 }
 
 // Every token is one that the last suffix guess can be judged by, whether or not it was verified.
 void AutoDrafter::read(std::span<const std::int32_t> text) {
-    if (!expected_.tokens.empty()) {
-        const auto come = text.subspan(std::min(expected_.at, text.size()));
-        const std::size_t known = std::min(come.size(), expected_.tokens.size());
-        const auto end = expected_.tokens.begin() + static_cast<std::ptrdiff_t>(known);
-        const auto right = std::mismatch(expected_.tokens.begin(), end, come.begin()).first -
-                           expected_.tokens.begin();
-        policy_.learn_suffix(expected_.match, right, right < static_cast<std::ptrdiff_t>(known));
-    }
+    const std::vector<std::int32_t>& tokens = expected_.guesses.tokens;
+    const auto come = text.subspan(std::min(expected_.at, text.size()));
+    const auto known = static_cast<std::ptrdiff_t>(std::min(come.size(), tokens.size()));
+    const auto right =
+        std::mismatch(tokens.begin(), tokens.begin() + known, come.begin()).first - tokens.begin();
+    policy_.learn_suffix(expected_.guesses.evidence, right, right < known);
     suffix_.read(text);
-    expected_ = {};
-    if (suffix_.match().length < kMatchMin) return;
-    expected_.match = suffix_.match().length;
-    expected_.at = text.size();
-    expected_.tokens = suffix_.continuation(text, kExpectedMax);
+    expected_ = {text.size(), suffix_.continuation(text, kExpectedMax)};
 }
 
 Result<Guesses> AutoDrafter::guess(const GuessRequest& request) {
@@ -47,13 +40,14 @@ Result<Guesses> AutoDrafter::guess(const GuessRequest& request) {
     computed_ = 0;
     confidence_.clear();
     source_ = "none";
-    const Policy::Choice choice = policy_.choose({request.count, expected_.match});
+    const Policy::Choice choice = policy_.choose({request.count, expected_.guesses.evidence});
     if (choice.who == Policy::kNobody) return Guesses{};
     GuessRequest asked = request;
     asked.count = choice.count;
     if (choice.who == Policy::kSuffix) {
         source_ = suffix_.name();
-        return Guesses{suffix_.continuation(request.text, asked.count), {}, 0};
+        const auto first = expected_.guesses.tokens.begin();
+        return Guesses{{first, first + choice.count}, {}, 0};
     }
     return guess_with(static_cast<std::size_t>(choice.who), asked);
 }

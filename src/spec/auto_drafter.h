@@ -41,9 +41,8 @@ class AutoDrafter final : public Drafter {
     SuffixDrafter suffix_;
     // What the suffix drafter would have guessed last, whoever did.
     struct Expected {
-        std::int64_t match = 0;
         std::size_t at = 0;  // where in the text its first token belongs
-        std::vector<std::int32_t> tokens;
+        SuffixDrafter::Continuation guesses;
     } expected_;
     std::string_view source_ = "none";
     std::int64_t computed_ = 0;      // guesses made in the window under way

@@ -34,17 +34,6 @@ constexpr double kFade = 0.3;
 // Of another row of a verify window, in windows of one row: experts are read row by row.
 constexpr double kVerifySlope = 0.3;
 
-// Chances that a guess is right after a match of 2, 3, 4-5, 6-9, 10-17 and more tokens.
-constexpr double kMatchPrior[] = {0.4, 0.5, 0.6, 0.7, 0.8, 0.9};
-
-std::size_t match_class(std::int64_t match) {
-    std::size_t c = 0;
-    for (std::int64_t limit = 2; match > limit && c + 1 < std::size(kMatchPrior); ++c) {
-        limit = c == 0 ? 3 : 2 * limit - 1;
-    }
-    return c;
-}
-
 }  // namespace
 
 double Share::value(double prior) const {
@@ -102,17 +91,22 @@ double Policy::confidence_share(const Drafter& drafter, float confidence) const 
     return drafter.by_confidence[c].value(middle);
 }
 
-double Policy::match_share(std::int64_t match) const {
-    const std::size_t c = match_class(match);
-    return by_match_[c].value(kMatchPrior[c]);
+double Policy::suffix_share(Evidence evidence) const {
+    const auto e = static_cast<std::size_t>(evidence);
+    return by_evidence_[e].value(kEvidenceShare[e]);
 }
 
-Policy::Window Policy::suffix_window(std::int64_t match, std::int64_t count) const {
-    Window window{1, verify(count + 1)};
+void Policy::consider_suffix(std::span<const Evidence> evidence, double& best) {
     double chance = 1;
-    // A match that went on is a longer match.
-    for (std::int64_t i = 0; i < count; ++i) window.tokens += chance *= match_share(match + i);
-    return window;
+    double tokens = 1;
+    std::int64_t count = 0;
+    for (const Evidence one : evidence) {
+        tokens += chance *= suffix_share(one);
+        const double gain = Window{tokens, verify(++count + 1)}.gain(rate_);
+        if (gain <= best) continue;
+        best = gain;
+        choice_ = {kSuffix, count};
+    }
 }
 
 // Guesses after the first wrong one are mostly cut off by their confidence.
@@ -175,9 +169,8 @@ Policy::Choice Policy::choose(const Offer& offer) {
         best = gain;
         choice_ = choice;
     };
-    for (std::int64_t n = 1; offer.match > 0 && n <= offer.count; ++n) {
-        consider(suffix_window(offer.match, n), {kSuffix, n});
-    }
+    const auto limit = static_cast<std::size_t>(offer.count);
+    consider_suffix(offer.suffix.first(std::min(offer.suffix.size(), limit)), best);
     std::vector<double> gains;
     std::vector<Choice> choices;
     for (std::size_t i = 0; i < drafters_.size(); ++i) {
@@ -263,13 +256,16 @@ void Policy::learn(std::int64_t computed, std::span<const float> confidence,
     d.last_ms = now_ms_;
 }
 
-void Policy::learn_suffix(std::int64_t match, std::int64_t right, bool wrong) {
-    for (std::int64_t i = 0; i < right; ++i) by_match_[match_class(match + i)].see(true);
-    if (wrong) by_match_[match_class(match + right)].see(false);
+void Policy::learn_suffix(std::span<const Evidence> evidence, std::int64_t right, bool wrong) {
+    const std::size_t seen = static_cast<std::size_t>(right) + (wrong ? 1 : 0);
+    for (std::size_t i = 0; i < seen; ++i) {
+        by_evidence_[static_cast<std::size_t>(evidence[i])].see(i <
+                                                                static_cast<std::size_t>(right));
+    }
 }
 
 void Policy::fade() {
-    for (Share& share : by_match_) share.fade(kFade);
+    for (Share& share : by_evidence_) share.fade(kFade);
     for (Drafter& d : drafters_) {
         for (Share& share : d.by_position) share.fade(kFade);
         for (Share& share : d.by_confidence) share.fade(kFade);

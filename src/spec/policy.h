@@ -14,6 +14,7 @@
 
 #include "spec/cost_curve.h"
 #include "spec/drafter.h"
+#include "spec/suffix.h"
 
 namespace strata::spec {
 
@@ -54,8 +55,8 @@ class Policy {
     static constexpr int kSuffix = -1;
 
     struct Offer {
-        std::int64_t count = 0;  // guesses at most
-        std::int64_t match = 0;  // tokens of the text's end that occurred before; 0: none
+        std::int64_t count = 0;            // guesses at most
+        std::span<const Evidence> suffix;  // what guesses of the suffix drafter rest on
     };
     struct Choice {
         int who = kNobody;  // or kSuffix, or the index of a drafter
@@ -76,15 +77,14 @@ class Policy {
     // verified.
     void learn(std::int64_t computed, std::span<const float> confidence, const Verified& window);
 
-    // What the suffix drafter would have guessed, or did, against what came: after a match of
-    // `match` tokens `right` guesses were right, and the one after them wrong where `wrong`.
-    void learn_suffix(std::int64_t match, std::int64_t right, bool wrong);
+    // What the suffix drafter would have guessed, or did, against what came: the first `right` of
+    // its guesses were right, and the one after them wrong where `wrong`.
+    void learn_suffix(std::span<const Evidence> evidence, std::int64_t right, bool wrong);
 
     // Another text begins: costs stay, the rest counts for less.
     void fade();
 
   private:
-    static constexpr std::size_t kMatchClasses = 6;
     static constexpr std::size_t kConfidenceClasses = 8;
     static std::size_t confidence_class(float confidence);
 
@@ -113,8 +113,8 @@ class Policy {
     double draft(std::size_t drafter, std::int64_t guesses) const;
     double position_share(const Drafter& drafter, std::size_t position) const;
     double confidence_share(const Drafter& drafter, float confidence) const;
-    double match_share(std::int64_t match) const;
-    Window suffix_window(std::int64_t match, std::int64_t count) const;
+    double suffix_share(Evidence evidence) const;
+    void consider_suffix(std::span<const Evidence> evidence, double& best);
     Window expected_window(std::size_t drafter, std::int64_t count) const;
     std::int64_t best_count(std::size_t drafter, std::int64_t limit) const;
     Window usual_window(std::size_t drafter, std::int64_t count) const;
@@ -123,7 +123,7 @@ class Policy {
 
     std::vector<Drafter> drafters_;
     Costs& costs_;
-    std::array<Share, kMatchClasses> by_match_;
+    std::array<Share, kEvidenceCount> by_evidence_;
     double now_ms_ = 0;         // of all windows learned
     double plain_last_ms_ = 0;  // when a window of one row was last seen
     double tokens_ = 0;         // of the last windows, and what such windows take

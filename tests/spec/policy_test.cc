@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "tests/support/random.h"
@@ -90,10 +91,16 @@ class Player {
     spec::Verified play_one() {
         constexpr std::int64_t kRun = 60;  // tokens
         const double at = static_cast<double>(tokens_ % kRun) / kRun;
-        const std::int64_t match = at < world_.match_share ? 8 : 0;
+        static constexpr std::array<spec::Evidence, MadeUp::kCountMax> kEvidence = {
+            spec::Evidence::once_6,  spec::Evidence::once_6,  spec::Evidence::once_10,
+            spec::Evidence::once_10, spec::Evidence::once_10, spec::Evidence::once_10,
+            spec::Evidence::once_10};
+        const bool match = at < world_.match_share;
+        const auto evidence =
+            match ? std::span<const spec::Evidence>(kEvidence) : std::span<const spec::Evidence>();
         std::int64_t suffix_right = 0;
         while (suffix_right < MadeUp::kCountMax && chance(world_.suffix_share)) ++suffix_right;
-        const Policy::Choice choice = policy_->choose({MadeUp::kCountMax, match});
+        const Policy::Choice choice = policy_->choose({MadeUp::kCountMax, evidence});
         spec::Verified window{.rows = 1};
         std::int64_t computed = 0;
         std::vector<float> confidence;
@@ -119,10 +126,10 @@ class Player {
         policy_->learn(computed, confidence, window);
         tokens_ += window.accepted + 1;
         // Tokens that have come are all that a guess can be judged by.
-        if (match > 0) {
+        if (match) {
             const std::int64_t come = window.accepted + 1;
             const std::int64_t right = std::min(suffix_right, come);
-            policy_->learn_suffix(match, right, right < come);
+            policy_->learn_suffix(evidence, right, right < come);
         }
         return window;
     }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "tests/support/random.h"
@@ -17,47 +18,90 @@ Tokens guess(spec::SuffixDrafter& drafter, const Tokens& text, std::int64_t coun
     return drafter.guess({text, count, nullptr, {}}).value().tokens;
 }
 
-// Length of the longest end of the text that also ends before its last token.
-std::int64_t longest_repeat(const Tokens& text) {
-    std::int64_t best = 0;
+// Tokens that the text's end has in common with what ends before `end`.
+std::int64_t common(const Tokens& text, std::size_t end) {
+    std::size_t length = 0;
+    while (length < end && text[end - 1 - length] == text[text.size() - 1 - length]) ++length;
+    return static_cast<std::int64_t>(length);
+}
+
+// The longest end of the text that also ends before its last token, and what followed there.
+struct Repeat {
+    std::int64_t length = 0;
+    Tokens followers;
+};
+Repeat longest_repeat(const Tokens& text) {
+    Repeat best;
     for (std::size_t end = 1; end < text.size(); ++end) {
-        std::size_t length = 0;
-        while (length < end && text[end - 1 - length] == text[text.size() - 1 - length]) ++length;
-        best = std::max(best, static_cast<std::int64_t>(length));
+        best.length = std::max(best.length, common(text, end));
+    }
+    for (std::size_t end = 1; end < text.size(); ++end) {
+        if (common(text, end) == best.length) best.followers.push_back(text[end]);
     }
     return best;
 }
 
-TEST(Suffix, the_match_is_the_longest_repeat_of_the_end) {
+TEST(Suffix, the_match_is_the_longest_repeat_of_the_end_and_is_counted) {
     Random random("matches");
     for (const std::int64_t alphabet : {1, 2, 3, 10}) {
-        spec::SuffixDrafter drafter(1);
+        spec::SuffixDrafter drafter;
         Tokens text;
         for (int i = 0; i < 300; ++i) {
             text.push_back(static_cast<std::int32_t>(random.integer(0, alphabet - 1)));
-            const Tokens guesses = guess(drafter, text, 4);
+            drafter.read(text);
             const auto match = drafter.match();
-            ASSERT_EQ(match.length, longest_repeat(text)) << alphabet << ' ' << i;
+            const Repeat repeat = longest_repeat(text);
+            ASSERT_EQ(match.length, repeat.length) << alphabet << ' ' << i;
+            if (match.length == 0) continue;
             // The place it names does hold the same tokens, before the end.
             ASSERT_LT(match.end, static_cast<std::int64_t>(text.size()));
-            for (std::int64_t k = 1; k <= match.length; ++k) {
-                ASSERT_EQ(text[static_cast<std::size_t>(match.end - k)],
-                          text[text.size() - static_cast<std::size_t>(k)]);
-            }
-            ASSERT_EQ(static_cast<std::int64_t>(guesses.size()),
-                      std::min<std::int64_t>(4, match.length));
+            ASSERT_GE(common(text, static_cast<std::size_t>(match.end)), match.length);
+            const auto times = static_cast<int>(repeat.followers.size());
+            ASSERT_EQ(match.times, std::min(times, spec::SuffixDrafter::kTimesMax))
+                << alphabet << ' ' << i;
+            const Tokens& after = repeat.followers;
+            const bool agree = std::count(after.begin(), after.end(), after[0]) == times;
+            const auto first = drafter.continuation(text, 1);
+            ASSERT_EQ(first.evidence[0] == spec::Evidence::differ, !agree);
+            ASSERT_EQ(first.tokens[0], text[static_cast<std::size_t>(match.end)]);
         }
     }
 }
 
-TEST(Suffix, guesses_what_followed) {
+TEST(Suffix, a_guess_rests_on_what_came_before_it_guesses_included) {
+    using spec::Evidence;
     spec::SuffixDrafter drafter;
-    EXPECT_EQ(guess(drafter, {1, 2, 3, 4, 5, 9, 2, 3}, 8), (Tokens{4, 5}));
+    // "2 3" occurred once, "2 3 4" and "2 3 4 5" too; "5" twice, "9 2 3" never.
+    const Tokens text = {1, 2, 3, 4, 5, 6, 5, 9, 2, 3};
+    drafter.read(text);
+    const auto found = drafter.continuation(text, 4);
+    EXPECT_EQ(found.tokens, (Tokens{4, 5, 6, 5}));
+    EXPECT_EQ(found.evidence, (std::vector{Evidence::once_2, Evidence::once_3, Evidence::once_4,
+                                           Evidence::once_4}));
+    spec::SuffixDrafter often;
+    const Tokens again = {5, 1, 2, 3, 4, 6, 1, 2, 3, 4, 7, 9, 1};
+    often.read(again);
+    const auto guessed = often.continuation(again, 4);
+    EXPECT_EQ(guessed.tokens, (Tokens{2, 3, 4, 7}));
+    EXPECT_EQ(guessed.evidence,
+              (std::vector{Evidence::twice_1, Evidence::twice, Evidence::twice, Evidence::differ}));
+}
+
+TEST(Suffix, guesses_what_followed_as_far_as_it_is_likely) {
+    spec::SuffixDrafter drafter;
+    // Once and short: the first guess alone.
+    EXPECT_EQ(guess(drafter, {1, 2, 3, 4, 5, 9, 2, 3}, 8), (Tokens{4}));
     drafter.reset();
     EXPECT_EQ(guess(drafter, {1, 2, 3, 4}, 8), Tokens{});
     drafter.reset();
+    // What always came alike comes again.
+    EXPECT_EQ(guess(drafter, {2, 3, 4, 5, 6, 9, 2, 3, 4, 5, 6, 8, 2, 3}, 8), (Tokens{4, 5, 6}));
+    drafter.reset();
+    // What came in different ways is not guessed.
+    EXPECT_EQ(guess(drafter, {2, 3, 4, 2, 3, 5, 2, 3}, 8), Tokens{});
+    drafter.reset();
     // A repeating text goes on repeating, past its own end.
-    EXPECT_EQ(guess(drafter, {5, 6, 5, 6, 5, 6}, 4), (Tokens{5, 6, 5, 6}));
+    EXPECT_EQ(guess(drafter, {5, 6, 5, 6, 5, 6, 5, 6}, 5), (Tokens{5, 6, 5, 6, 5}));
 }
 
 TEST(Suffix, time_a_token_stays_bounded) {
