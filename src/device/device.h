@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "quant/type.h"
 
 namespace strata::device {
 
@@ -76,6 +77,14 @@ class Device {
     // Where kernels of this device find `bytes`, which outlive the device: the same address where
     // the device reads host memory, else a copy that the device owns.
     virtual Result<const std::byte*> resident(std::span<const std::byte> bytes) = 0;
+
+    // As resident(), of rows of `cols` values of `type` that kernels multiply with: a copy may have
+    // the bytes of each row in the order that they read fastest. Not for tables, whose rows are
+    // looked up as they are stored.
+    virtual Result<const std::byte*> resident_matrix(std::span<const std::byte> bytes, quant::Type,
+                                                     std::int64_t) {
+        return resident(bytes);
+    }
 
     // Ordered with the queue's work; the host range may be reused when the call returns.
     virtual void upload(Queue& queue, std::byte* to, std::span<const std::byte> from) = 0;

@@ -57,14 +57,13 @@ Result<std::vector<float>> Binder::factors(const gguf::Tensor& t) const {
                         "which the device ", device_.name(), " does not multiply by, wanted none");
 }
 
-// As it lies in the file.
+// All but the address.
 Status Binder::stored(const gguf::Tensor& t, op::Weight& weight) {
     if (quant::info(t.type).decode == nullptr) {
         return STRATA_ERROR(quote(file_.path()), ": tensor '", t.name, "' is of type ",
                             quant::info(t.type).name, ", wanted a floating-point type");
     }
     STRATA_ASSIGN(const std::uint64_t row_bytes, quant::row_bytes(t.type, t.shape[0]));
-    STRATA_ASSIGN(weight.data, device_.resident(t.data));
     weight.type = t.type;
     weight.cols = static_cast<std::int64_t>(t.shape[0]);
     weight.rows = static_cast<std::int64_t>(t.elements() / t.shape[0]);
@@ -75,6 +74,7 @@ Status Binder::stored(const gguf::Tensor& t, op::Weight& weight) {
 Status Binder::matrix(std::string_view name, op::Weight& weight) {
     STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
     STRATA_TRY(stored(*t, weight));
+    STRATA_ASSIGN(weight.data, device_.resident_matrix(t->data, weight.type, weight.cols));
     STRATA_ASSIGN(const std::vector<float> own, factors(*t));
     if (!own.empty()) weight.factor = own.front();
     return Ok{};
@@ -84,12 +84,15 @@ Status Binder::matrix(std::string_view name, op::Weight& weight) {
 Status Binder::table(std::string_view name, op::Weight& weight) {
     STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
     STRATA_TRY(refuse_factors(file_, *t));
-    return stored(*t, weight);
+    STRATA_TRY(stored(*t, weight));
+    STRATA_ASSIGN(weight.data, device_.resident(t->data));
+    return Ok{};
 }
 
 Status Binder::of_experts(std::string_view name, op::Weight& weight, const float*& own) {
     STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
     STRATA_TRY(stored(*t, weight));
+    STRATA_ASSIGN(weight.data, device_.resident_matrix(t->data, weight.type, weight.cols));
     STRATA_ASSIGN(const std::vector<float> list, factors(*t));
     return list.empty() ? Status(Ok{}) : values(list, own);
 }

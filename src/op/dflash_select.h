@@ -34,7 +34,7 @@ struct DflashSelect {
     std::int32_t anchor = 0;
     VectorView<const std::int64_t> token_of_row;
     Weight projection;
-    Weight predecessor;
+    Weight predecessor;  // this and the next are tables
     Weight successor;
     MatrixView<std::int32_t> candidates;
     MatrixView<float> scores;

@@ -28,7 +28,8 @@ namespace strata::op {
 // So a product depends on the row and the weight alone. Where an op says "exact", x is not rounded.
 
 // `rows` rows of `cols` values in blocks of `type`, row after row without padding, in memory that
-// the op's device reads.
+// the op's device reads: of device::Device::resident for a table, whose rows an op looks up, else
+// of its resident_matrix.
 struct Weight {
     const std::byte* data = nullptr;
     quant::Type type = quant::Type::f32;
@@ -37,7 +38,7 @@ struct Weight {
     std::int64_t row_bytes = 0;
     float factor = 1;  // of products; rows that are only decoded have none
 
-    const std::byte* row(std::int64_t r) const { return data + r * row_bytes; }
+    constexpr const std::byte* row(std::int64_t r) const { return data + r * row_bytes; }
     bool empty() const { return data == nullptr; }
 };
 

@@ -13,15 +13,18 @@ namespace {
 
 class Cuda : public testing::Test {
   protected:
+    Cuda() {
+        for (TestBackend& backend : backends()) {
+            if (backend.kind == "cuda") backend_ = &backend;
+        }
+    }
     void SetUp() override {
-        auto made = make_cuda_backend(0);
-        if (!made.ok()) GTEST_SKIP() << made.error().message;
-        backend_ = {"cuda", "cuda", std::move(made).value()};
+        if (backend_ == nullptr) GTEST_SKIP() << make_cuda_backend(0).error().message;
     }
 
-    device::Device& device() { return *backend_.backend.device; }
+    device::Device& device() { return *backend_->backend.device; }
 
-    TestBackend backend_;
+    TestBackend* backend_ = nullptr;
 };
 
 TEST_F(Cuda, memory_starts_as_zeros_and_keeps_what_is_put_there) {
@@ -70,10 +73,10 @@ TEST_F(Cuda, embed_gives_every_stream_the_table_row) {
                                 table.row(tokens.back()) + 96);
                 }
             }
-            Rig rig(backend_, "embed");
+            Rig rig(*backend_, "embed");
             const auto out = rig.output<float>("residual", rows, 3 * 96);
             rig.ops().embed({.tokens = {rig.input("tokens", tokens), rows},
-                             .table = rig.weight("table", table),
+                             .table = rig.table("table", table),
                              .streams = 3,
                              .residual = out},
                             rig.queue());
@@ -93,9 +96,9 @@ TEST_F(Cuda, ngram_gather_reads_the_rows_asked_for) {
             rows.push_back(random.integer(0, 100));
             want.insert(want.end(), table.row(rows.back()), table.row(rows.back()) + 32);
         }
-        Rig rig(backend_, "ngram_gather");
+        Rig rig(*backend_, "ngram_gather");
         const auto out = rig.output<float>("e", 9, 4 * 32);
-        rig.ops().ngram_gather({rig.weight("table", table), rig.input("rows", rows, 4), out},
+        rig.ops().ngram_gather({rig.table("table", table), rig.input("rows", rows, 4), out},
                                rig.queue());
         rig.finish();
         expect_same_bits(std::string(quant::info(type).name), rig.read(out.data), want);
@@ -121,7 +124,7 @@ TEST_F(Cuda, stream_mean_rounds_as_the_contract_is_written) {
             }
             want[i] = sum * 0.25f;
         }
-        Rig rig(backend_, "stream_mean");
+        Rig rig(*backend_, "stream_mean");
         op::StreamMean args;
         args.residual = rig.input("residual", residual, kStreams * kWidth);
         if (inject) {
@@ -145,7 +148,7 @@ TEST_F(Cuda, shift_history_keeps_the_last_rows) {
             const auto window = random.floats(16 * kCols, -1, 1);
             auto all = history;
             all.insert(all.end(), window.begin(), window.begin() + rows * kCols);
-            Rig rig(backend_, "shift_history");
+            Rig rig(*backend_, "shift_history");
             const auto kept = rig.state("history", history, kCols);
             rig.ops().shift_history({kept, rig.input("window", window, kCols), rows}, rig.queue());
             rig.finish();

@@ -15,8 +15,7 @@ std::vector<float> run_gather(TestBackend& backend, const TestWeight& table,
     Rig rig(backend, "ngram_gather");
     const auto in = rig.input("rows", rows, heads);
     const auto out = rig.output<float>("e", in.rows, heads * table.cols);
-    rig.ops().ngram_gather({.table = rig.weight("table", table), .rows = in, .e = out},
-                           rig.queue());
+    rig.ops().ngram_gather({.table = rig.table("table", table), .rows = in, .e = out}, rig.queue());
     rig.finish();
     return rig.read(out.data);
 }

@@ -24,7 +24,7 @@ std::vector<float> run_embed(TestBackend& backend, const TestWeight& table,
     const auto rows = static_cast<std::int64_t>(tokens.size());
     const auto out = rig.output<float>("residual", rows, streams * table.cols);
     rig.ops().embed({.tokens = {rig.input("tokens", tokens), rows},
-                     .table = rig.weight("table", table),
+                     .table = rig.table("table", table),
                      .streams = streams,
                      .residual = out},
                     rig.queue());

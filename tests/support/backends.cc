@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/text.h"
+#ifdef STRATA_EMULATE
+#include "backend/cuda/cuda.h"
+#endif
 
 namespace strata::test {
 namespace {
@@ -12,6 +15,18 @@ void add(std::vector<TestBackend>& made, const char* name, const BackendOptions&
     STRATA_CHECK(backend.ok());
     made.push_back(
         {concat("cpu, ", options.threads, " threads", name), "cpu", std::move(backend).value()});
+}
+
+// The GPU that is there; else its kernels on the host, in builds that have them.
+void add_cuda(std::vector<TestBackend>& made) {
+#ifdef STRATA_EMULATE
+    auto device = cuda::make_device(0);
+    STRATA_CHECK(device.ok());
+    made.push_back({"cuda, emulated", "cuda", {std::move(device).value(), cuda::op_table()}});
+#else
+    auto backend = make_cuda_backend(0);
+    if (backend.ok()) made.push_back({"cuda", "cuda", std::move(backend).value()});
+#endif
 }
 
 // One kind: neither threads nor instructions change a bit.
@@ -26,6 +41,7 @@ std::vector<TestBackend> make_backends() {
     if (fastest > cpu::Instructions::avx2) {
         add(made, ", AVX2", {.threads = 1, .instructions = cpu::Instructions::avx2});
     }
+    add_cuda(made);
     return made;
 }
 

@@ -12,7 +12,21 @@ Rig::Rig(TestBackend& backend, std::string label)
       label_(backend.name + ", " + std::move(label)),
       queue_(backend.backend.device->make_queue()) {}
 
+const std::byte* Rig::matrix(const char* name, const std::vector<std::byte>& bytes,
+                             quant::Type type, std::int64_t cols) {
+    auto own = backend_.backend.device->resident_matrix(bytes, type, cols);
+    STRATA_CHECK(own.ok());
+    // A device that reads host memory has made no copy: the guarded one is to be read.
+    return *own == bytes.data() ? input(name, bytes) : *own;
+}
+
 op::Weight Rig::weight(const char* name, const TestWeight& weight) {
+    op::Weight own = table(name, weight);
+    if (!weight.empty()) own.data = matrix(name, weight.bytes, weight.type, weight.cols);
+    return own;
+}
+
+op::Weight Rig::table(const char* name, const TestWeight& weight) {
     if (weight.empty()) return {};
     return {input(name, weight.bytes), weight.type,  weight.rows, weight.cols,
             weight.row_bytes(),        weight.factor};

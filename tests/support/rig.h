@@ -55,7 +55,12 @@ class Rig {
     MatrixView<const T> input(const char* name, const std::vector<T>& values, std::int64_t cols) {
         return {input(name, values), static_cast<std::int64_t>(values.size()) / cols, cols};
     }
+    // As the device's kernels expect a matrix to lie.
     op::Weight weight(const char* name, const TestWeight& weight);
+    const std::byte* matrix(const char* name, const std::vector<std::byte>& bytes, quant::Type type,
+                            std::int64_t cols);
+    // As it is stored.
+    op::Weight table(const char* name, const TestWeight& weight);
 
     // Written whole by the op.
     template <typename T>

@@ -229,7 +229,8 @@ def dead_headers(project):
         if source.suffix not in (".h", ".cuh"):
             continue
         path = module_path(source) or source.path
-        if path not in included:
+        stands_in = source.path.startswith("tests/emulator/")  # for a toolkit's header of the name
+        if path not in included and not stands_in:
             yield source.path, 1, "a header that nobody includes"
 
 

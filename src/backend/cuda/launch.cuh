@@ -1,12 +1,47 @@
-// One thread an element, for kernels that are bounded by the bytes they move.
+// How kernels are started.
 #pragma once
+
+#include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "backend/cuda/queue.h"
 
 namespace strata::cuda {
+
+struct Grid {
+    dim3 blocks;
+    unsigned threads = 0;          // a block
+    std::size_t shared_bytes = 0;  // dynamic, a block
+    // The kernel may begin before the one before it has ended: it calls
+    // cudaGridDependencySynchronize() before it touches what others wrote.
+    bool dependent = false;
+};
+
+// A block may have more than this much shared memory only after its kernel was told so.
+inline constexpr std::size_t kSharedBytesUnasked = std::size_t{48} << 10;
+
+// Submits kernel(args...).
+template <typename... Params, typename... Args>
+void launch(device::Queue& queue, const Grid& grid, void (*kernel)(Params...), Args&&... args) {
+    if (grid.shared_bytes > kSharedBytesUnasked) {
+        STRATA_CUDA_MUST(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              static_cast<int>(grid.shared_bytes)));
+    }
+    cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = grid.blocks;
+    config.blockDim = dim3(grid.threads);
+    config.dynamicSmemBytes = grid.shared_bytes;
+    config.stream = stream_of(queue);
+    config.attrs = &attribute;
+    config.numAttrs = grid.dependent ? 1 : 0;
+    STRATA_CUDA_MUST(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
+}
 
 inline constexpr int kBlockThreads = 256;
 // Enough blocks to fill the largest devices several times over; longer ranges are walked in
@@ -23,13 +58,13 @@ __global__ void __launch_bounds__(kBlockThreads) each_element(std::int64_t count
 }
 
 // body(i) for every i in [0, count), in any order; a trivially copyable object with a device call.
+// For kernels that are bounded by the bytes they move.
 template <typename Body>
 void for_each(device::Queue& queue, std::int64_t count, Body body) {
     if (count <= 0) return;
     const std::int64_t blocks = std::min((count + kBlockThreads - 1) / kBlockThreads, kBlocksMax);
-    each_element<<<static_cast<unsigned>(blocks), kBlockThreads, 0, stream_of(queue)>>>(count,
-                                                                                        body);
-    STRATA_CUDA_MUST(cudaGetLastError());
+    launch(queue, {dim3(static_cast<unsigned>(blocks)), kBlockThreads}, each_element<Body>, count,
+           body);
 }
 
 }  // namespace strata::cuda

@@ -1,15 +1,59 @@
 #include "backend/cuda/queue.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace strata::cuda {
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kBlockBytesMin = std::size_t{1} << 20;
+
+}  // namespace
 
 void must(cudaError_t result, const char* file, int line) noexcept {
     if (result != cudaSuccess) check_failed(file, line, cudaGetErrorString(result));
 }
 
+Arena::~Arena() {
+    for (const Block& block : blocks_) static_cast<void>(cudaFree(block.data));
+}
+
+// Of several blocks the next ops get one as large as all.
+void Arena::reset() {
+    used_ = 0;
+    if (blocks_.size() < 2) return;
+    const std::size_t all = capacity_;
+    // Waits until no kernel uses them.
+    for (const Block& block : blocks_) STRATA_CUDA_MUST(cudaFree(block.data));
+    blocks_.clear();
+    capacity_ = 0;
+    add_block(all);
+}
+
+void Arena::add_block(std::size_t bytes) {
+    void* data = nullptr;
+    STRATA_CUDA_MUST(cudaMalloc(&data, bytes));
+    blocks_.push_back({static_cast<std::byte*>(data), bytes});
+    capacity_ += bytes;
+    used_ = 0;
+}
+
+std::byte* Arena::take(std::size_t bytes) {
+    bytes = (bytes + kAlignment - 1) & ~(kAlignment - 1);
+    if (blocks_.empty() || blocks_.back().bytes - used_ < bytes) {
+        add_block(std::max({bytes, capacity_, kBlockBytesMin}));
+    }
+    std::byte* piece = blocks_.back().data + used_;
+    used_ += bytes;
+    return piece;
+}
+
 Queue::Queue(int number) {
     STRATA_CUDA_MUST(cudaSetDevice(number));
+    STRATA_CUDA_MUST(
+        cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, number));
     STRATA_CUDA_MUST(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
 }
 
@@ -17,6 +61,12 @@ Queue::Queue(int number) {
 Queue::~Queue() { static_cast<void>(cudaStreamDestroy(stream_)); }
 
 void Queue::wait() { STRATA_CUDA_MUST(cudaStreamSynchronize(stream_)); }
+
+Queue& begin_op(device::Queue& queue) {
+    auto& own = static_cast<Queue&>(queue);
+    own.arena_.reset();
+    return own;
+}
 
 cudaStream_t stream_of(device::Queue& queue) { return static_cast<Queue&>(queue).stream(); }
 

@@ -1,9 +1,14 @@
-// The CUDA backend's queue, a stream; and what a failed call of the runtime leads to.
+// The CUDA backend's queue, a stream with memory for the length of an op; and what a failed call of
+// the runtime leads to.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
+#include <vector>
+
 #include "device/device.h"
+#include "device/tensor.h"
 
 namespace strata::cuda {
 
@@ -11,6 +16,34 @@ namespace strata::cuda {
 // is lost or a kernel broke it: the interfaces of device/device.h have no way to tell, and nothing
 // that was computed can be trusted.
 void must(cudaError_t result, const char* file, int line) noexcept;
+
+// Device memory for the length of one op. It grows while ops grow; once an op as large has run,
+// later ones allocate nothing. Memory that the op before took may be handed out again: the stream
+// runs one after the other.
+class Arena {
+  public:
+    Arena() = default;
+    Arena(const Arena&) = delete;
+    Arena& operator=(const Arena&) = delete;
+    ~Arena();
+
+    // Forgets everything taken.
+    void reset();
+    // Uninitialized, aligned to 256. Ends the process where the device has no memory left.
+    std::byte* take(std::size_t bytes);
+    std::size_t capacity() const { return capacity_; }
+
+  private:
+    struct Block {
+        std::byte* data = nullptr;
+        std::size_t bytes = 0;
+    };
+    void add_block(std::size_t bytes);
+
+    std::vector<Block> blocks_;
+    std::size_t used_ = 0;  // of the last block
+    std::size_t capacity_ = 0;
+};
 
 class Queue final : public device::Queue {
   public:
@@ -22,10 +55,27 @@ class Queue final : public device::Queue {
 
     void wait() override;
     cudaStream_t stream() const { return stream_; }
+    int multiprocessors() const { return multiprocessors_; }
+
+    // Uninitialized memory until the next op of this queue.
+    template <typename T>
+    T* take(std::int64_t count) {
+        return reinterpret_cast<T*>(arena_.take(static_cast<std::size_t>(count) * sizeof(T)));
+    }
+    MatrixView<float> matrix(std::int64_t rows, std::int64_t cols) {
+        return {take<float>(rows * cols), rows, cols};
+    }
 
   private:
+    friend Queue& begin_op(device::Queue& queue);
+
     cudaStream_t stream_ = nullptr;
+    int multiprocessors_ = 0;
+    Arena arena_;
 };
+
+// The queue as what it is, its scratch memory empty. Every op that takes memory starts with it.
+Queue& begin_op(device::Queue& queue);
 
 // The stream of a queue that this backend made.
 cudaStream_t stream_of(device::Queue& queue);

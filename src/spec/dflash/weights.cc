@@ -29,10 +29,10 @@ class Binder {
         STRATA_CHECK(found != tensors_.end());
         return *found->second;
     }
-    Status matrix(const gguf::Tensor& from, op::Weight& weight);
-    Status matrix(std::string_view name, op::Weight& weight) {
-        return matrix(tensor(name), weight);
-    }
+    static Status weight(const gguf::Tensor& from, op::Weight& to);
+    Status matrix(const gguf::Tensor& from, op::Weight& to);
+    Status matrix(std::string_view name, op::Weight& to) { return matrix(tensor(name), to); }
+    Status table(const gguf::Tensor& from, op::Weight& to);
     Status vector(std::string_view name, const float*& values);
     Result<const std::byte*> copy(std::span<const std::byte> bytes);
     Status convolution(std::string_view part, op::DflashConv& conv);
@@ -49,13 +49,25 @@ class Binder {
     std::string prefix_;
 };
 
-Status Binder::matrix(const gguf::Tensor& from, op::Weight& weight) {
+// All but the address.
+Status Binder::weight(const gguf::Tensor& from, op::Weight& to) {
     STRATA_ASSIGN(const std::uint64_t row_bytes, quant::row_bytes(from.type, from.shape[0]));
-    STRATA_ASSIGN(weight.data, device_.resident(from.data));
-    weight.type = from.type;
-    weight.cols = static_cast<std::int64_t>(from.shape[0]);
-    weight.rows = static_cast<std::int64_t>(from.elements() / from.shape[0]);
-    weight.row_bytes = static_cast<std::int64_t>(row_bytes);
+    to.type = from.type;
+    to.cols = static_cast<std::int64_t>(from.shape[0]);
+    to.rows = static_cast<std::int64_t>(from.elements() / from.shape[0]);
+    to.row_bytes = static_cast<std::int64_t>(row_bytes);
+    return Ok{};
+}
+
+Status Binder::matrix(const gguf::Tensor& from, op::Weight& to) {
+    STRATA_TRY(weight(from, to));
+    STRATA_ASSIGN(to.data, device_.resident_matrix(from.data, to.type, to.cols));
+    return Ok{};
+}
+
+Status Binder::table(const gguf::Tensor& from, op::Weight& to) {
+    STRATA_TRY(weight(from, to));
+    STRATA_ASSIGN(to.data, device_.resident(from.data));
     return Ok{};
 }
 
@@ -123,7 +135,7 @@ Status Binder::map(const gguf::Tensor& from) {
 
 Status Binder::own_head() {
     if (const gguf::Tensor* embedding = file_.find_tensor(kEmbeddingName)) {
-        STRATA_TRY(matrix(*embedding, out_.embedding));
+        STRATA_TRY(table(*embedding, out_.embedding));
     }
     if (const gguf::Tensor* head = file_.find_tensor(kHeadName)) {
         STRATA_TRY(matrix(*head, out_.head));
@@ -140,8 +152,8 @@ Status Binder::run() {
     STRATA_TRY(vector("enc.output_norm.weight", out_.fuse_norm));
     STRATA_TRY(vector("output_norm.weight", out_.norm));
     STRATA_TRY(matrix("selector_hidden.weight", out_.selector));
-    STRATA_TRY(matrix("selector_predecessor.weight", out_.predecessor));
-    STRATA_TRY(matrix("selector_successor.weight", out_.successor));
+    STRATA_TRY(table(tensor("selector_predecessor.weight"), out_.predecessor));
+    STRATA_TRY(table(tensor("selector_successor.weight"), out_.successor));
     STRATA_TRY(own_head());
     out_.layers.resize(static_cast<std::size_t>(config_.layers));
     for (std::int64_t i = 0; i < config_.layers; ++i) {

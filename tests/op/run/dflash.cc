@@ -186,7 +186,7 @@ std::vector<float> run_block(TestBackend& backend, const std::string& label,
     op::DflashBlock args;
     args.tokens = {rig.input("tokens", tokens), static_cast<std::int64_t>(tokens.size())};
     args.first = first;
-    args.table = rig.weight("table", draft.table);
+    args.table = rig.table("table", draft.table);
     args.layers = {layers.data(), static_cast<std::int64_t>(layers.size())};
     args.norm = rig.input("norm", draft.norm);
     args.inverse_frequency = rig.input("inverse_frequency", draft.inverse_frequency);
@@ -213,8 +213,8 @@ DflashWalked run_select(TestBackend& backend, const std::string& label,
         args.token_of_row = {rig.input("token_of_row", selector.token_of_row), vocabulary_rows};
     }
     args.projection = rig.weight("projection", selector.projection);
-    args.predecessor = rig.weight("predecessor", selector.predecessor);
-    args.successor = rig.weight("successor", selector.successor);
+    args.predecessor = rig.table("predecessor", selector.predecessor);
+    args.successor = rig.table("successor", selector.successor);
     const std::int64_t n = args.logits.rows;
     // Tokens are -1, which is poison, where the walk did not come.
     const std::vector<std::int32_t> none(static_cast<std::size_t>(n * selector.candidates), 7);

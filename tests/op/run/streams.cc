@@ -55,7 +55,7 @@ std::vector<float> run_mtp_fuse(TestBackend& backend, const std::string& label,
     const auto rows = static_cast<std::int64_t>(tokens.size());
     op::MtpFuse args;
     args.tokens = {rig.input("tokens", tokens), rows};
-    args.table = rig.weight("table", layer.table);
+    args.table = rig.table("table", layer.table);
     args.fuse = rig.weight("fuse", layer.fuse);
     args.norm_embedding = rig.input("norm_embedding", layer.norm_embedding);
     args.norm_hidden = rig.input("norm_hidden", layer.norm_hidden);

@@ -1,0 +1,83 @@
+// What kernels share: sums over a warp and a block, conversions, dynamic shared memory.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+#endif
+
+#include "quant/half.h"
+
+namespace strata::cuda {
+
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+inline constexpr int kWarp = 32;
+
+// The block's dynamic shared memory, aligned to 16.
+__device__ inline std::byte* shared_bytes() {
+#ifdef __CUDACC__
+    extern __shared__ __align__(16) unsigned char strata_dynamic_shared[];
+    return reinterpret_cast<std::byte*>(strata_dynamic_shared);
+#else
+    return emulator::dynamic_shared();
+#endif
+}
+
+__device__ inline float half_to_float(std::uint16_t bits) {
+#ifdef __CUDACC__
+    return __half2float(__ushort_as_half(bits));
+#else
+    return quant::f16_to_f32(bits);
+#endif
+}
+__device__ inline std::uint16_t float_to_half(float value) {
+#ifdef __CUDACC__
+    return __half_as_ushort(__float2half_rn(value));
+#else
+    return quant::f32_to_f16(value);
+#endif
+}
+__device__ inline float bfloat_to_float(std::uint16_t bits) {
+    return __uint_as_float(static_cast<unsigned>(bits) << 16);
+}
+
+// The same value in every lane, the sums always in the same order.
+__device__ inline float warp_sum(float value) {
+    for (int by = kWarp / 2; by > 0; by /= 2) value += __shfl_xor_sync(kAllLanes, value, by);
+    return value;
+}
+__device__ inline int warp_sum(int value) {
+    for (int by = kWarp / 2; by > 0; by /= 2) value += __shfl_xor_sync(kAllLanes, value, by);
+    return value;
+}
+// NaN where any is NaN.
+__device__ inline float warp_max(float value) {
+    for (int by = kWarp / 2; by > 0; by /= 2) {
+        const float other = __shfl_xor_sync(kAllLanes, value, by);
+        value = other > value || other != other ? other : value;
+    }
+    return value;
+}
+
+// Sum over a block of `kThreads` threads, the same in all of them. All of the block call it, and
+// `scratch` is shared memory of kThreads / 32 values that no other call uses before a barrier.
+template <int kThreads>
+__device__ float block_sum(float value, float* scratch) {
+    static_assert(kThreads % kWarp == 0);
+    value = warp_sum(value);
+    if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = value;
+    __syncthreads();
+    float sum = 0.0f;
+    for (int i = 0; i < kThreads / kWarp; ++i) sum += scratch[i];
+    __syncthreads();
+    return sum;
+}
+
+__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
+
+}  // namespace strata::cuda
