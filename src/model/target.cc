@@ -176,8 +176,8 @@ Status Target::bring_ngram_rows() {
     return Ok{};
 }
 
-Forward Target::forward(const Workspace& work, std::int64_t first) {
-    return {config_, weights_, inverse_frequency_, ops_, *queue_, work, first};
+Forward Target::forward(const op::Table& ops, const Workspace& work, std::int64_t first) {
+    return {config_, weights_, inverse_frequency_, ops, *queue_, work, first};
 }
 
 Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) {
@@ -185,7 +185,8 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     upload_tokens(request.tokens);
     find_ngram_rows(sequence, request.tokens);
-    Forward pass = forward(work_.first_rows(rows), sequence.length());
+    const op::Table& ops = request.window ? ops_ : ops_.for_prompts();
+    Forward pass = forward(ops, work_.first_rows(rows), sequence.length());
     STRATA_TRY(run_layers(sequence, pass, request));
 
     logits_.clear();
@@ -325,7 +326,8 @@ void Target::run_mtp_cells(Sequence& sequence, std::int64_t rows, std::vector<fl
     if (cells > 0) {
         upload_tokens(sequence.tokens().subspan(static_cast<std::size_t>(first_cell + 1)));
         const Workspace work = shifted_residual(from, cells);
-        Forward pass = forward(work, first_cell);
+        const op::Table& ops = sequence.pending_traced_ ? ops_ : ops_.for_prompts();
+        Forward pass = forward(ops, work, first_cell);
         AttentionLayerState& state = sequence.mtp_.attention;
         pass.mtp_fuse(work.tokens);
         if (logits == nullptr) {
@@ -375,7 +377,7 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
     std::int32_t next = anchor;
     for (std::int64_t i = 0; i < guesses; ++i) {
         upload_tokens(std::span(&next, 1));
-        Forward pass = forward(work, last + i);
+        Forward pass = forward(ops_, work, last + i);
         pass.mtp_fuse(work.tokens);
         pass.attention(weights_.mtp->layer, state, false);
         pass.experts(weights_.mtp->layer);

@@ -141,7 +141,7 @@ class Target {
     void upload_ngram_rows();
     void find_ngram_rows(const Sequence& sequence, std::span<const std::int32_t> tokens);
     Status bring_ngram_rows();
-    Forward forward(const Workspace& work, std::int64_t first);
+    Forward forward(const op::Table& ops, const Workspace& work, std::int64_t first);
     Status run_layers(Sequence& sequence, Forward& pass, const StepRequest& request);
     void take_feature(Forward& pass, std::int64_t index, std::int64_t rows, std::int64_t layers);
     void take_residual(std::int64_t rows);

@@ -21,6 +21,11 @@ struct Table {
 #define STRATA_OP(name, Args) void (*name)(const Args&, device::Queue&) = nullptr;
 #include "op/ops.def"
 #undef STRATA_OP
+    // The functions for chunks of prompts, where they are others: products there follow the prompt
+    // route of op/weight.h. Null: these, and row t of a chunk has the bits it would have alone.
+    const Table* prompts = nullptr;
+
+    const Table& for_prompts() const { return prompts == nullptr ? *this : *prompts; }
 };
 
 }  // namespace strata::op

@@ -23,9 +23,14 @@ namespace strata::op {
 //     y = y + sum(part * code * q) * (scale * a);   y = y - sum(part_minimum * q) * (minimum * a)
 //   each a fused multiply-add, the second where the type has minima.
 //
+// On the prompt route (Table::prompts) instead, in every type: x and the values of W are rounded to
+// BF16 (to the nearest, ties to even), their products are exact, the sums F32. That is nearer to x
+// than eight bits are, and what tensor cores take.
+//
 // A weight with a factor is that many times what is stored: y is multiplied by it last.
 //
-// So a product depends on the row and the weight alone. Where an op says "exact", x is not rounded.
+// So on either route a product depends on the row and the weight alone. Where an op says "exact",
+// neither is rounded.
 
 // `rows` rows of `cols` values in blocks of `type`, row after row without padding, in memory that
 // the op's device reads: of device::Device::resident for a table, whose rows an op looks up, else

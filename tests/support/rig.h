@@ -42,7 +42,11 @@ class Rig {
   public:
     Rig(TestBackend& backend, std::string label);
 
-    const op::Table& ops() const { return backend_.backend.ops; }
+    // Those of the route that tests are on (weights.h).
+    const op::Table& ops() const {
+        const op::Table& ops = backend_.backend.ops;
+        return PromptRoute::on() ? ops.for_prompts() : ops;
+    }
     device::Queue& queue() { return *queue_; }
     const std::string& label() const { return label_; }
 

@@ -127,7 +127,23 @@ std::size_t input_group(quant::Type type) {
 
 }  // namespace
 
+namespace {
+
+double to_bf16(double value) {
+    return quant::bf16_to_f32(quant::f32_to_bf16(static_cast<float>(value)));
+}
+
+Row bf16_product(const TestWeight& weight, Row x) {
+    for (double& value : x) value = to_bf16(value);
+    TestWeight rounded = weight;
+    for (float& value : rounded.values) value = static_cast<float>(to_bf16(value));
+    return exact_product(rounded, x);
+}
+
+}  // namespace
+
 Row product(const TestWeight& weight, const Row& x) {
+    if (PromptRoute::on()) return bf16_product(weight, x);
     if (quant::info(weight.type).block == 1) return exact_product(weight, x);
     return exact_product(weight, rounded(x, input_group(weight.type)));
 }

@@ -67,7 +67,21 @@ class Types {
     std::size_t asked_ = 0;
 };
 
-// W x, in float64 but for the rounding of x that op/weight.h asks of some types.
+// While one lives, product() and the calls of ops (rig.h) take the prompt route of op/weight.h.
+class PromptRoute {
+  public:
+    PromptRoute() { on_ = true; }
+    PromptRoute(const PromptRoute&) = delete;
+    PromptRoute& operator=(const PromptRoute&) = delete;
+    ~PromptRoute() { on_ = false; }
+
+    static bool on() { return on_; }
+
+  private:
+    static inline bool on_ = false;
+};
+
+// W x, in float64 but for the rounding of x, or x and W, that op/weight.h asks for.
 Row product(const TestWeight& weight, const Row& x);
 // The same where an op says that x is not rounded.
 Row exact_product(const TestWeight& weight, const Row& x);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/prompt.h"
 #include "backend/cuda/queue.h"
 #include "base/text.h"
 
@@ -106,12 +107,29 @@ Result<std::unique_ptr<device::Device>> make_device(int number) {
         std::make_unique<Device>(number, concat("CUDA ", number, ", ", properties.name)));
 }
 
-op::Table op_table() {
+namespace {
+
+op::Table window_table() {
     op::Table table;
     table.embed = embed;
     table.ngram_gather = ngram_gather;
     table.shift_history = shift_history;
     table.stream_mean = stream_mean;
+    return table;
+}
+
+op::Table prompt_table() {
+    op::Table table = window_table();
+    table.output_head = prompt::output_head;
+    return table;
+}
+
+}  // namespace
+
+op::Table op_table() {
+    static const op::Table prompts = prompt_table();
+    op::Table table = window_table();
+    table.prompts = &prompts;
     return table;
 }
 

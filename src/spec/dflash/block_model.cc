@@ -147,7 +147,8 @@ void BlockModel::inject(Context& context, std::int64_t first, MatrixView<const f
         op.shape = shape();
         op.epsilon = config_.epsilon;
         op.replaced = {work_.replaced.data, rows};
-        ops_.dflash_inject(op, *queue_);
+        const bool window = features.rows <= model::kWindowRowsMax;
+        (window ? ops_ : ops_.for_prompts()).dflash_inject(op, *queue_);
         const auto replaced = download(*device_, *queue_, work_.replaced.data, rows);
         queue_->wait();
         features_replaced_ = std::accumulate(replaced.begin(), replaced.end(), features_replaced_);

@@ -1,0 +1,11 @@
+// The functions of the op table for chunks of prompts, where they differ from those for windows.
+#pragma once
+
+#include "device/device.h"
+#include "op/table.h"
+
+namespace strata::cuda::prompt {
+
+void output_head(const op::OutputHead& args, device::Queue& queue);
+
+}  // namespace strata::cuda::prompt

@@ -1,0 +1,42 @@
+// Matrices as prompts multiply with them: 32 columns of a row at a time, as floats.
+#pragma once
+
+#include "backend/cuda/stored.cuh"
+#include "backend/cuda/tensor_core.cuh"
+
+namespace strata::cuda {
+
+inline constexpr int kUnpackColumns = 32;
+
+// v = columns first .. first + 31 of a row of `cols`, zeros where it has ended.
+template <typename Stored>
+struct Unpack {
+    __device__ static void columns(const std::byte* row, std::int64_t cols, std::int64_t first,
+                                   float (&v)[kUnpackColumns]) {
+#pragma unroll
+        for (int i = 0; i < kUnpackColumns; ++i) {
+            v[i] = first + i < cols ? Stored::at(row, first + i) : 0.0f;
+        }
+    }
+};
+
+// use(Unpack()) for the type of a matrix.
+template <typename Use>
+void with_unpack(quant::Type type, Use use) {
+    with_stored(type, [&](auto stored) { use(Unpack<decltype(stored)>()); });
+}
+
+// Eight values as BF16.
+__device__ inline uint4 bf16_eight(const float* v) {
+    return make_uint4(bf16_pair(v[0], v[1]), bf16_pair(v[2], v[3]), bf16_pair(v[4], v[5]),
+                      bf16_pair(v[6], v[7]));
+}
+// What rounding took from each.
+__device__ inline uint4 bf16_rests(const float* v) {
+    float rest[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) rest[i] = v[i] - bfloat_to_float(bf16_of(v[i]));
+    return bf16_eight(rest);
+}
+
+}  // namespace strata::cuda
