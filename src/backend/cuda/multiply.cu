@@ -4,7 +4,7 @@
 #include "backend/cuda/multiply.cuh"
 
 #include "backend/cuda/launch.cuh"
-#include "backend/cuda/unpack.cuh"
+#include "backend/cuda/columns.cuh"
 #include "base/check.h"
 
 namespace strata::cuda {
