@@ -139,6 +139,27 @@ TEST(DeltaNet, wide_rows_are_the_same_on_any_number_of_threads) {
     }
 }
 
+TEST(DeltaNet, heads_as_long_as_wide_are_the_same_however_they_are_split) {
+    Random random("delta_net square");
+    for (const int dim : {32, 128}) {
+        const op::DeltaShape shape{
+            .key_heads = 1, .value_heads = 2, .key_dim = dim, .value_dim = dim, .kernel = 4};
+        const auto layer = random_delta_net(random, Types(quant::Type::bf16), shape, 32);
+        const auto from = random_delta_state(random, layer);
+        const auto x = random.floats(10 * 32, -2, 2);
+        expect_oracle("square", layer, from, x, {.trace = true});
+        for (TestBackend& backend : backends()) {
+            const auto all = run_delta_net(backend, "all", layer, from, x, {.trace = true});
+            const auto parts = run_in_parts(backend, layer, from, x, 3);
+            expect_same_bits(backend.name + ", y", parts.y, all.y);
+            expect_same_output(backend.name, parts.state, all.state);
+            expect_same_output(backend.name + ", replay",
+                               run_delta_replay(backend, "square", layer, from, all.trace, 10),
+                               all.state);
+        }
+    }
+}
+
 TEST(DeltaNet, the_state_may_be_advanced_in_place) {
     Random random("delta_net in place");
     const auto layer = random_delta_net(random, Types::mixed(), kShape, kWidth);

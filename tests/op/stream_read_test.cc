@@ -104,6 +104,21 @@ TEST(StreamRead, wide_rows_are_the_same_on_any_number_of_threads) {
     expect_rows_alone(random, layer, kWideRowCounts);
 }
 
+TEST(StreamRead, weights_of_one_type_change_nothing_of_that) {
+    for (const quant::Type type : kWeightTypes) {
+        Random random("stream_read one type", static_cast<std::uint64_t>(type));
+        const auto layer = random_stream_read(random, Types(type), 4, 48, 40);
+        expect_oracle("one type", layer, random_input(random, layer, 17, true));
+        expect_rows_alone(random, layer, kWideRowCounts);
+    }
+}
+
+TEST(StreamRead, streams_may_be_wider_than_a_slice) {
+    Random random("stream_read slices");
+    const auto layer = random_stream_read(random, Types(quant::Type::bf16), 3, 1408, 24);
+    expect_oracle("two slices a stream", layer, random_input(random, layer, 2, true));
+}
+
 TEST(StreamRead, reading_after_the_fold_is_reading_the_written_residual) {
     Random random("stream_read fold");
     const auto layer = random_stream_read(random, Types::mixed(), 4, 32, 32);

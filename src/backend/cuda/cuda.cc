@@ -111,10 +111,15 @@ namespace {
 
 op::Table window_table() {
     op::Table table;
+    table.delta_net = delta_net;
+    table.delta_replay = delta_replay;
     table.embed = embed;
+    table.mtp_fuse = mtp_fuse;
     table.ngram_gather = ngram_gather;
+    table.ngram_mix = ngram_mix;
     table.shift_history = shift_history;
     table.stream_mean = stream_mean;
+    table.stream_read = stream_read;
     return table;
 }
 

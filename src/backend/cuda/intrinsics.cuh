@@ -45,6 +45,21 @@ __device__ inline float bfloat_to_float(std::uint16_t bits) {
     return __uint_as_float(static_cast<unsigned>(bits) << 16);
 }
 
+// Returns once what earlier kernels of the stream wrote is there. A kernel that was launched as
+// dependent calls it before it touches anything that changes.
+__device__ inline void wait_for_earlier_kernels() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    cudaGridDependencySynchronize();
+#endif
+}
+
+// Lets a dependent kernel after this one begin, up to its wait, once all blocks came here.
+__device__ inline void let_later_kernel_begin() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
 // The same value in every lane, the sums always in the same order.
 __device__ inline float warp_sum(float value) {
     for (int by = kWarp / 2; by > 0; by /= 2) value += __shfl_xor_sync(kAllLanes, value, by);

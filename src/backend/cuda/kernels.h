@@ -6,9 +6,14 @@
 
 namespace strata::cuda {
 
+void delta_net(const op::DeltaNet& args, device::Queue& queue);
+void delta_replay(const op::DeltaReplay& args, device::Queue& queue);
 void embed(const op::Embed& args, device::Queue& queue);
+void mtp_fuse(const op::MtpFuse& args, device::Queue& queue);
 void ngram_gather(const op::NgramGather& args, device::Queue& queue);
+void ngram_mix(const op::NgramMix& args, device::Queue& queue);
 void shift_history(const op::ShiftHistory& args, device::Queue& queue);
 void stream_mean(const op::StreamMean& args, device::Queue& queue);
+void stream_read(const op::StreamRead& args, device::Queue& queue);
 
 }  // namespace strata::cuda

@@ -15,8 +15,8 @@ struct Grid {
     dim3 blocks;
     unsigned threads = 0;          // a block
     std::size_t shared_bytes = 0;  // dynamic, a block
-    // The kernel may begin before the one before it has ended: it calls
-    // cudaGridDependencySynchronize() before it touches what others wrote.
+    // The kernel may begin before the one before it has ended, where the device can: it calls
+    // wait_for_earlier_kernels() (intrinsics.cuh) before it touches what others wrote.
     bool dependent = false;
 };
 
@@ -39,7 +39,7 @@ void launch(device::Queue& queue, const Grid& grid, void (*kernel)(Params...), A
     config.dynamicSmemBytes = grid.shared_bytes;
     config.stream = stream_of(queue);
     config.attrs = &attribute;
-    config.numAttrs = grid.dependent ? 1 : 0;
+    config.numAttrs = grid.dependent && static_cast<Queue&>(queue).overlaps_kernels() ? 1 : 0;
     STRATA_CUDA_MUST(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
 }
 

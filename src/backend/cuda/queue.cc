@@ -54,6 +54,9 @@ Queue::Queue(int number) {
     STRATA_CUDA_MUST(cudaSetDevice(number));
     STRATA_CUDA_MUST(
         cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, number));
+    int major = 0;
+    STRATA_CUDA_MUST(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, number));
+    overlaps_kernels_ = major >= 9;
     STRATA_CUDA_MUST(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
 }
 

@@ -56,6 +56,8 @@ class Queue final : public device::Queue {
     void wait() override;
     cudaStream_t stream() const { return stream_; }
     int multiprocessors() const { return multiprocessors_; }
+    // Whether a kernel can begin before the one before it has ended.
+    bool overlaps_kernels() const { return overlaps_kernels_; }
 
     // Uninitialized memory until the next op of this queue.
     template <typename T>
@@ -71,6 +73,7 @@ class Queue final : public device::Queue {
 
     cudaStream_t stream_ = nullptr;
     int multiprocessors_ = 0;
+    bool overlaps_kernels_ = false;
     Arena arena_;
 };
 

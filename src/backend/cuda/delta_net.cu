@@ -1,0 +1,254 @@
+// Bounded by reading the five weights at few rows. Between the products one launch does all else, a
+// block a value head: convolution, units, gates, the recurrence with the head's memory in registers
+// (read and written once a call: what comes next after the weights), norm and gate. The heads of
+// one key head each convolve its queries and keys again, which costs less than a launch.
+#include "backend/cuda/delta.cuh"
+#include "backend/cuda/history.h"
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/launch.cuh"
+#include "backend/cuda/norm.cuh"
+#include "backend/cuda/project.h"
+#include "base/check.h"
+
+namespace strata::cuda {
+namespace {
+
+void check(const op::DeltaShape& shape) {
+    STRATA_CHECK(shape.key_heads > 0 && shape.value_heads % shape.key_heads == 0);
+    STRATA_CHECK(shape.key_dim > 0 && shape.value_dim > 0 && shape.kernel > 0);
+}
+
+// Past the bound the difference of log(1 + e^x) from x is under half a unit in the last place.
+__device__ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
+
+// Rows that come from the products of DeltaNet.
+struct Projected {
+    op::DeltaNet args;
+    MatrixView<const float> u;
+    MatrixView<const float> z;
+    MatrixView<const float> b;
+    MatrixView<const float> a;
+    MatrixView<float> out;  // [T, Hv*dv]
+
+    __device__ const op::DeltaShape& shape() const { return args.shape; }
+
+    __device__ float convolved(std::int64_t t, std::int64_t channel) const {
+        const int taps = args.shape.kernel;
+        const float* weight = args.conv + channel * taps;
+        float sum = 0.0f;
+        for (int j = 0; j < taps; ++j) {
+            const std::int64_t row = t - (taps - 1) + j;
+            const float* from = row >= 0 ? u.row(row) : args.from.history + (t + j) * u.cols;
+            sum = __fmaf_rn(weight[j], from[channel], sum);
+        }
+        return silu(sum);
+    }
+
+    // Channels first_channel .. +count-1 of `rows` rows from `first` on.
+    template <int kThreads>
+    __device__ void fill(float* to, std::int64_t first, int rows, std::int64_t first_channel,
+                         int count, bool traces) const {
+        for (int i = static_cast<int>(threadIdx.x); i < rows * count; i += kThreads) {
+            const std::int64_t t = first + i / count;
+            const std::int64_t channel = first_channel + i % count;
+            const float value = convolved(t, channel);
+            to[i] = value;
+            if (traces) args.trace.convolved.row(t)[channel] = value;
+        }
+    }
+
+    // The rows to.history ends with, of some channels.
+    template <int kThreads>
+    __device__ void keep(std::int64_t first_channel, int count) const {
+        const int kept = args.shape.kernel - 1;
+        for (int i = static_cast<int>(threadIdx.x); i < kept * count; i += kThreads) {
+            const std::int64_t row = i / count + u.rows;  // of history ++ u
+            const std::int64_t channel = first_channel + i % count;
+            args.to.history[i / count * u.cols + channel] =
+                row < kept ? args.from.history[row * u.cols + channel] : u.row(row - kept)[channel];
+        }
+    }
+
+    // Whether value head h answers for what its key head leaves.
+    __device__ bool owns_key(int h) const {
+        const op::DeltaShape& s = args.shape;
+        if (args.order == op::HeadOrder::tiled) return h < s.key_heads;
+        return h % (s.value_heads / s.key_heads) == 0;
+    }
+
+    template <int kThreads>
+    __device__ void load(const DeltaTile& tile, int h, std::int64_t first, int rows) const {
+        const op::DeltaShape& s = args.shape;
+        const std::int64_t key = delta_key_head(s, args.order, h) * s.key_dim;
+        const std::int64_t keys = std::int64_t{s.key_heads} * s.key_dim;
+        const bool traces = !args.trace.convolved.empty();
+        const bool traces_key = traces && owns_key(h);
+        fill<kThreads>(tile.q, first, rows, key, s.key_dim, traces_key);
+        fill<kThreads>(tile.k, first, rows, keys + key, s.key_dim, traces_key);
+        fill<kThreads>(tile.v, first, rows, 2 * keys + std::int64_t{h} * s.value_dim, s.value_dim,
+                       traces);
+        const auto i = static_cast<int>(threadIdx.x);
+        if (i >= rows) return;
+        const float beta = sigmoid(b.row(first + i)[h]);
+        const float alpha =
+            expf(args.decay_rate[h] * softplus(a.row(first + i)[h] + args.decay_bias[h]));
+        tile.beta[i] = beta;
+        tile.alpha[i] = alpha;
+        if (!args.trace.beta.empty()) args.trace.beta.row(first + i)[h] = beta;
+        if (!args.trace.decay.empty()) args.trace.decay.row(first + i)[h] = alpha;
+    }
+
+    // out = o / sqrt(mean(o^2) + eps) * norm * sigmoid(z), a warp a row.
+    template <int kThreads>
+    __device__ void store(const DeltaTile& tile, int h, std::int64_t first, int rows) const {
+        const int dv = args.shape.value_dim;
+        const int lane = static_cast<int>(threadIdx.x) % kWarp;
+        for (int i = static_cast<int>(threadIdx.x) / kWarp; i < rows; i += kThreads / kWarp) {
+            const float* o = tile.o + i * dv;
+            float squares = 0.0f;
+            for (int c = lane; c < dv; c += kWarp) squares = __fmaf_rn(o[c], o[c], squares);
+            const float inverse = inverse_rms(warp_sum(squares), dv, args.epsilon);
+            const std::int64_t at = std::int64_t{h} * dv;
+            for (int c = lane; c < dv; c += kWarp) {
+                out.row(first + i)[at + c] =
+                    o[c] * inverse * args.norm[c] * sigmoid(z.row(first + i)[at + c]);
+            }
+        }
+    }
+
+    template <int kThreads>
+    __device__ void end(int h) const {
+        if (args.to.history == args.from.history) return;  // others still read it
+        const op::DeltaShape& s = args.shape;
+        const std::int64_t key = delta_key_head(s, args.order, h) * s.key_dim;
+        const std::int64_t keys = std::int64_t{s.key_heads} * s.key_dim;
+        if (owns_key(h)) {
+            keep<kThreads>(key, s.key_dim);
+            keep<kThreads>(keys + key, s.key_dim);
+        }
+        keep<kThreads>(2 * keys + std::int64_t{h} * s.value_dim, s.value_dim);
+    }
+};
+
+// Rows of a trace, of which the memory alone is wanted.
+struct Traced {
+    op::DeltaReplay args;
+
+    __device__ const op::DeltaShape& shape() const { return args.shape; }
+
+    template <int kThreads>
+    __device__ void load(const DeltaTile& tile, int h, std::int64_t first, int rows) const {
+        const op::DeltaShape& s = args.shape;
+        const std::int64_t keys = std::int64_t{s.key_heads} * s.key_dim;
+        const std::int64_t key = keys + delta_key_head(s, args.order, h) * s.key_dim;
+        const std::int64_t value = 2 * keys + std::int64_t{h} * s.value_dim;
+        const auto thread = static_cast<int>(threadIdx.x);
+        for (int i = thread; i < rows * s.key_dim; i += kThreads) {
+            const float* row = args.trace.convolved.row(first + i / s.key_dim);
+            tile.q[i] = 0.0f;
+            tile.k[i] = row[key + i % s.key_dim];
+        }
+        for (int i = thread; i < rows * s.value_dim; i += kThreads) {
+            const float* row = args.trace.convolved.row(first + i / s.value_dim);
+            tile.v[i] = row[value + i % s.value_dim];
+        }
+        if (thread >= rows) return;
+        tile.beta[thread] = args.trace.beta.row(first + thread)[h];
+        tile.alpha[thread] = args.trace.decay.row(first + thread)[h];
+    }
+    template <int kThreads>
+    __device__ void store(const DeltaTile&, int, std::int64_t, int) const {}
+    template <int kThreads>
+    __device__ void end(int) const {}
+};
+
+// Takes the memory of head blockIdx.x through `count` rows.
+template <typename Memory, bool kRead, typename Rows>
+__global__ void __launch_bounds__(Memory::kThreads)
+    run_heads(Rows source, std::int64_t count, const float* from, float* to) {
+    constexpr int kThreads = Memory::kThreads;
+    const auto h = static_cast<int>(blockIdx.x);
+    const op::DeltaShape& shape = source.shape();
+    const DeltaTile tile(reinterpret_cast<float*>(shared_bytes()), shape);
+    const std::int64_t at = std::int64_t{h} * shape.key_dim * shape.value_dim;
+    Memory memory(shape, from + at, to + at);
+    for (std::int64_t first = 0; first < count; first += kDeltaRows) {
+        const auto rows = static_cast<int>(min(std::int64_t{kDeltaRows}, count - first));
+        source.template load<kThreads>(tile, h, first, rows);
+        __syncthreads();
+        make_units<kThreads>(tile, shape.key_dim, rows);
+        __syncthreads();
+        for (int i = 0; i < rows; ++i) memory.template step<kRead>(tile, i);
+        __syncthreads();
+        if constexpr (kRead) {
+            source.template store<kThreads>(tile, h, first, rows);
+            __syncthreads();
+        }
+    }
+    memory.finish();
+    source.template end<kThreads>(h);
+}
+
+template <bool kRead, typename Rows>
+void launch_heads(Queue& queue, const Rows& source, const op::DeltaShape& shape, std::int64_t count,
+                  const float* from, float* to) {
+    with_delta_memory(shape, from, to, [&]<typename Memory>() {
+        launch(queue,
+               {dim3(static_cast<unsigned>(shape.value_heads)), Memory::kThreads,
+                delta_tile_bytes(shape)},
+               run_heads<Memory, kRead, Rows>, source, count, from, to);
+    });
+}
+
+void check(const op::DeltaNet& args) {
+    const op::DeltaShape& shape = args.shape;
+    const std::int64_t width = args.x.cols;
+    check(shape);
+    STRATA_CHECK(args.qkv.rows == shape.channels() && args.qkv.cols == width);
+    STRATA_CHECK(args.gate.rows == shape.value_width() && args.gate.cols == width);
+    STRATA_CHECK(args.beta_weight.rows == shape.value_heads);
+    STRATA_CHECK(args.alpha_weight.rows == shape.value_heads);
+    STRATA_CHECK(args.out.rows == args.y.cols && args.out.cols == shape.value_width());
+    STRATA_CHECK(args.y.rows == args.x.rows && args.y.cols == width);
+}
+
+}  // namespace
+
+void delta_net(const op::DeltaNet& args, device::Queue& queue) {
+    Queue& own = begin_op(queue);
+    check(args);
+    const op::DeltaShape& shape = args.shape;
+    const std::int64_t rows = args.x.rows;
+    if (rows == 0) return;
+    const MatrixView<float> u =
+        args.trace.projected.empty() ? own.matrix(rows, shape.channels()) : args.trace.projected;
+    const MatrixView<float> z = own.matrix(rows, shape.value_width());
+    const MatrixView<float> b = own.matrix(rows, shape.value_heads);
+    const MatrixView<float> a = own.matrix(rows, shape.value_heads);
+    const MatrixView<float> heads = own.matrix(rows, shape.value_width());
+    const Product products[] = {
+        {args.qkv, u}, {args.gate, z}, {args.beta_weight, b}, {args.alpha_weight, a}};
+    project(own, args.x, products);
+    launch_heads<true>(own, Projected{args, u, z, b, a, heads}, shape, rows, args.from.memory,
+                       args.to.memory);
+    project(own, heads, args.out, args.y);
+    if (args.to.history == args.from.history) {
+        advance_history(own, args.from.history,
+                        {args.to.history, shape.kernel - 1, shape.channels()}, u, rows);
+    }
+}
+
+void delta_replay(const op::DeltaReplay& args, device::Queue& queue) {
+    Queue& own = begin_op(queue);
+    const op::DeltaShape& shape = args.shape;
+    check(shape);
+    STRATA_CHECK(args.rows >= 0 && args.rows <= args.trace.projected.rows);
+    STRATA_CHECK(args.trace.projected.cols == shape.channels());
+    if (args.rows == 0) return;
+    launch_heads<false>(own, Traced{args}, shape, args.rows, args.state.memory, args.state.memory);
+    advance_history(own, args.state.history,
+                    {args.state.history, shape.kernel - 1, shape.channels()}, args.trace.projected,
+                    args.rows);
+}
+
+}  // namespace strata::cuda

@@ -1,0 +1,78 @@
+// Norms over rows and heads, and rotary positions.
+#pragma once
+
+#include <cmath>
+
+#include "backend/cuda/intrinsics.cuh"
+#include "op/weight.h"
+
+namespace strata::cuda {
+
+// 1 / sqrt(mean + epsilon) of values with this sum of squares.
+__device__ inline float inverse_rms(float squares, std::int64_t count, float epsilon) {
+    return 1.0f / sqrtf(squares / static_cast<float>(count) + epsilon);
+}
+
+// store(c, v_c / sqrt(mean(v^2) + epsilon) * gain[c]) for the `width` values v_c = load(c), by a
+// block of kThreads threads; `held` is shared memory of `width` values. A column is loaded and
+// stored by the same thread.
+template <int kThreads, typename Load, typename Store>
+__device__ void norm_row(std::int64_t width, float epsilon, op::Gain gain, float* held, Load load,
+                         Store store) {
+    __shared__ float sums[kThreads / kWarp];
+    float squares = 0.0f;
+    for (std::int64_t c = threadIdx.x; c < width; c += kThreads) {
+        const float value = load(c);
+        held[c] = value;
+        squares = __fmaf_rn(value, value, squares);
+    }
+    const float inverse = inverse_rms(block_sum<kThreads>(squares, sums), width, epsilon);
+    for (std::int64_t c = threadIdx.x; c < width; c += kThreads) {
+        store(c, held[c] * inverse * gain[c]);
+    }
+}
+
+// The turns of one position: dimensions i and i + pairs, i < pairs, turn together.
+struct Turns {
+    const double* inverse_frequency = nullptr;
+    int pairs = 0;
+    std::int64_t position = 0;
+};
+
+// Sine and cosine of the turn of pair `i`. The angle needs double: positions reach millions.
+__device__ inline float2 turn_of(const Turns& turns, int i) {
+    constexpr double kTwoPi = 6.283185307179586476925;
+    const double angle = static_cast<double>(turns.position) * turns.inverse_frequency[i];
+    const auto within = static_cast<float>(angle - kTwoPi * rint(angle / kTwoPi));
+    float2 turn;
+    sincosf(within, &turn.x, &turn.y);
+    return turn;
+}
+
+// store(i, value i of rope(rms_norm(x; gain))) for a head x of `dim` values, by a warp, whose
+// lanes all call it; `held` is shared memory of `dim` values that is the warp's own.
+template <typename Store>
+__device__ void norm_and_turn(const float* x, int dim, op::Gain gain, float epsilon,
+                              const Turns& turns, float* held, Store store) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    float squares = 0.0f;
+    for (int i = lane; i < dim; i += kWarp) {
+        const float value = x[i];
+        held[i] = value;
+        squares = __fmaf_rn(value, value, squares);
+    }
+    const float inverse = inverse_rms(warp_sum(squares), dim, epsilon);
+    for (int i = lane; i < dim; i += kWarp) held[i] = held[i] * inverse * gain[i];
+    __syncwarp();
+    for (int i = lane; i < turns.pairs; i += kWarp) {
+        const float2 turn = turn_of(turns, i);
+        const float a = held[i];
+        const float b = held[i + turns.pairs];
+        store(i, a * turn.y - b * turn.x);
+        store(i + turns.pairs, b * turn.y + a * turn.x);
+    }
+    for (int i = 2 * turns.pairs + lane; i < dim; i += kWarp) store(i, held[i]);
+    __syncwarp();
+}
+
+}  // namespace strata::cuda

@@ -1,0 +1,15 @@
+// The fused way through op StreamRead.
+#pragma once
+
+#include "backend/cuda/queue.h"
+#include "op/stream_read.h"
+
+namespace strata::cuda {
+
+// Whether its weights and widths are those of the fused way.
+bool reads_streams_fused(const op::StreamRead& args);
+
+// Two launches: down with all that comes before, up with all that comes after.
+void stream_read_fused(const op::StreamRead& args, Queue& queue);
+
+}  // namespace strata::cuda
