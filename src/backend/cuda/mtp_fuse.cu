@@ -15,7 +15,8 @@ constexpr int kThreads = 1024;
 // Row t * S + s of `joined` gets the normed embedding of token t, then stream s of the normed
 // residual: block (half, row).
 template <typename Stored>
-__global__ void __launch_bounds__(kThreads) join_halves(op::MtpFuse args, MatrixView<float> joined) {
+__global__ void __launch_bounds__(kThreads)
+    join_halves(op::MtpFuse args, MatrixView<float> joined) {
     const std::int64_t t = blockIdx.y;
     const std::int64_t width = args.table.cols;
     auto* held = reinterpret_cast<float*>(shared_bytes());

@@ -3,8 +3,8 @@
 // every type. What bounds the product: multiply.cuh.
 #include "backend/cuda/multiply.cuh"
 
-#include "backend/cuda/launch.cuh"
 #include "backend/cuda/columns.cuh"
+#include "backend/cuda/launch.cuh"
 #include "base/check.h"
 
 namespace strata::cuda {

@@ -13,8 +13,8 @@ constexpr int kThreads = 512;
 
 // The values that pass from the gates to the convolution.
 struct Mixed {
-    MatrixView<float> gated;  // [T, S*D]: the keys, until Y replaces them
-    MatrixView<float> value;  // [T, D]
+    MatrixView<float> gated;   // [T, S*D]: the keys, until Y replaces them
+    MatrixView<float> value;   // [T, D]
     MatrixView<float> normed;  // [T, S*D]: X
 };
 
@@ -114,8 +114,7 @@ void ngram_mix(const op::NgramMix& args, device::Queue& queue) {
                       args.trace.empty() ? own.matrix(rows, all) : args.trace};
     const Product products[] = {{args.key, mixed.gated}, {args.value, mixed.value}};
     project(own, args.e, products);
-    launch(own,
-           {dim3(static_cast<unsigned>(args.streams), static_cast<unsigned>(rows)), kThreads},
+    launch(own, {dim3(static_cast<unsigned>(args.streams), static_cast<unsigned>(rows)), kThreads},
            gate_streams, args, mixed);
     for_each(own, rows * all, Convolve{args, mixed});
     const std::int64_t kept = std::int64_t{args.kernel - 1} * args.dilation;
