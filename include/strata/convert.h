@@ -47,19 +47,24 @@ struct QuantizeRequest : TypeNames {
 Status quantize_model(const QuantizeRequest& request, const ConvertProgress& progress = {});
 
 struct DraftHeadRequest {
-    std::string draft;   // a DFlash2 draft's GGUF file
+    std::string draft;   // the drafter's GGUF file
     std::string target;  // its target's
     std::string output;
     std::string type = "q8_0";             // of the head, named as in TypeNames
     std::vector<std::int32_t> vocabulary;  // tokens that the draft can propose; empty: all
 };
 
-// The draft with the target's embedding and head, or the rows of the head that `vocabulary` names,
+// A DFlash2 draft with the target's embedding and head, or the rows of the head that `vocabulary` names,
 // whole or not at all: it then needs neither of its target's. What the draft had of them is
 // replaced. Errors: a draft of another target, tokens outside the vocabulary, repeated or fewer
 // than the draft chooses from, an output that is a file of an input, a format that a row width
 // cannot hold.
 Status add_draft_head(const DraftHeadRequest& request, const ConvertProgress& progress = {});
+
+// An MTP layer, of a model's file or alone, with the target's head or the rows of it that
+// `vocabulary` names: a file for EngineOptions::mtp. A head that the layer had is replaced. Errors:
+// likewise.
+Status add_mtp_head(const DraftHeadRequest& request, const ConvertProgress& progress = {});
 
 struct InspectRequest {
     std::string path;

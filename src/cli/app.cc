@@ -23,6 +23,7 @@ std::vector<Command> all_commands() {
         {"draft", "Guess the tokens that follow a context", add_draft},
         {"convert", "Make a GGUF file of a checkpoint folder", add_convert},
         {"dflash-head", "Give a DFlash2 draft an embedding and a head", add_dflash_head},
+        {"mtp-head", "Give an MTP layer a head of its own, in a file of its own", add_mtp_head},
         {"inspect", "Show what is in a GGUF file", add_inspect},
         {"quantize", "Write a model in other number formats", add_quantize},
         {"synth", "Write a model of random weights", add_synth},

@@ -12,6 +12,7 @@ Run add_logits(Options& options);
 Run add_features(Options& options);
 Run add_draft(Options& options);
 Run add_dflash_head(Options& options);
+Run add_mtp_head(Options& options);
 Run add_convert(Options& options);
 Run add_inspect(Options& options);
 Run add_quantize(Options& options);

@@ -29,6 +29,7 @@ struct EvalDrafts {
     std::vector<std::string> questions;
     std::vector<std::string> drafts;
     std::optional<std::string> dflash;
+    std::optional<std::string> mtp;
     std::optional<Rows> rows;
     std::vector<std::string> floors;
     std::vector<std::string> floors_default;  // empty: the drafter's own
@@ -114,6 +115,7 @@ Result<Trials> run_trials(const EvalDrafts& options) {
     }
     DraftingOptions drafting;
     drafting.dflash = options.dflash;
+    drafting.mtp = options.mtp;
     STRATA_ASSIGN(const auto engine, load(options.model, drafting));
     STRATA_ASSIGN(
         const auto tried,
@@ -251,6 +253,9 @@ void add_common(Options& options, EvalDrafts* to) {
     options.texts("--draft", "KIND", &to->drafts,
                   "A drafter to try; may be given several times (default: all that are loaded)");
     options.text("--dflash", "FILE", &to->dflash, "A DFlash2 draft for this model");
+    options.text("--mtp", "FILE", &to->mtp,
+                 "The MTP layer: a file of the layer alone, or of a model whose layer is wanted "
+                 "(default: the model file's own)");
     add_sampling_options(options, &to->sampling);
     options.flag("--json", &to->json, "Print JSON instead of a table");
     options.check([to]() -> Status {

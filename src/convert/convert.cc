@@ -25,18 +25,45 @@ Status resolve_mtp(const ConvertOptions& options, const Source& source, HfConfig
     return Ok{};
 }
 
+// An MTP layer has no n-gram table, and where its embedding and head come from its model's file is
+// named at run.
+Status resolve_layer(const ConvertOptions& options, HfConfig& config) {
+    if (!options.mtp) {
+        return STRATA_ERROR(quote(options.directory),
+                            " holds an MTP layer alone, and it was to be left out (--no-mtp)");
+    }
+    config.model.mtp_layers = 1;
+    config.model.ngram = {};
+    return Ok{};
+}
+
+// Of an MTP layer whose target is given: the target's, which the layer must fit.
+Status set_layer_tokenizer(const ConvertOptions& options, const model::Config& layer,
+                           gguf::Writer& writer) {
+    STRATA_ASSIGN(const model::Config target, take_target(options.target, writer));
+    Status status = model::check_mtp_layer(layer, target);
+    if (status.ok()) return status;
+    return STRATA_ERROR(quote(options.directory), ": ", status.error().message);
+}
+
 Status convert_target(const ConvertOptions& options) {
     STRATA_ASSIGN(HfConfig config, read_config(options.directory + "/config.json"));
     STRATA_ASSIGN(const auto checkpoint, safetensors::Checkpoint::open(options.directory));
     STRATA_ASSIGN(Source source, Source::create(checkpoint));
-    STRATA_TRY(resolve_mtp(options, source, config));
+    if (!options.target.empty() && !source.mtp_alone()) {
+        return STRATA_ERROR("a target (", quote(options.target), ") was given, and '",
+                            options.directory, "' is one itself, wanted it for a drafter alone");
+    }
+    STRATA_TRY(source.mtp_alone() ? resolve_layer(options, config)
+                                  : resolve_mtp(options, source, config));
     STRATA_TRY(complete_hash(config, source));
     STRATA_ASSIGN(std::vector<Recipe> recipes, make_recipes(config, source));
 
     gguf::Writer writer;
     set_model_keys(config, writer);
     set_general_keys(options, writer);
-    STRATA_TRY(set_tokenizer_keys(options.directory, config, writer));
+    STRATA_TRY(options.target.empty() ? set_tokenizer_keys(options.directory, config, writer)
+                                      : set_layer_tokenizer(options, config.model, writer));
     std::vector<Output> outputs;
     for (Recipe& recipe : recipes) {
         STRATA_ASSIGN(const quant::Type type, choose_type(options.types, recipe.spec));
@@ -51,10 +78,6 @@ Status convert_target(const ConvertOptions& options) {
 Status convert_checkpoint(const ConvertOptions& options) {
     STRATA_ASSIGN(const bool draft, is_draft(options.directory + "/config.json"));
     if (draft) return convert_draft(options);
-    if (!options.target.empty()) {
-        return STRATA_ERROR("a target (", quote(options.target), ") was given, and '",
-                            options.directory, "' is one itself, wanted it for a draft alone");
-    }
     return convert_target(options);
 }
 

@@ -67,21 +67,6 @@ void set_draft_keys(const dflash::Config& c, gguf::Writer& writer) {
     count("selector_top_k", c.candidates);
 }
 
-// The target's sizes, and its tokenizer into the file.
-Result<model::Config> take_target(const std::string& target, gguf::Writer& writer) {
-    std::error_code ignored;
-    if (std::filesystem::exists(target + "/config.json", ignored)) {
-        STRATA_ASSIGN(const HfConfig config, read_config(target + "/config.json"));
-        STRATA_TRY(set_tokenizer_keys(target, config, writer));
-        return config.model;
-    }
-    STRATA_ASSIGN(const gguf::File file, gguf::File::open(target));
-    for (const auto& [key, value] : file.metadata()) {
-        if (key.starts_with(kTokenizerKeys)) writer.set(key, value);
-    }
-    return model::config_from_gguf(file);
-}
-
 Status set_target_keys(const ConvertOptions& options, const dflash::Config& config,
                        gguf::Writer& writer) {
     if (options.target.empty()) {
@@ -142,6 +127,20 @@ Result<Recipe> make_recipe(const dflash::TensorSpec& spec, Source& source) {
 }
 
 }  // namespace
+
+Result<model::Config> take_target(const std::string& target, gguf::Writer& writer) {
+    std::error_code ignored;
+    if (std::filesystem::exists(target + "/config.json", ignored)) {
+        STRATA_ASSIGN(const HfConfig config, read_config(target + "/config.json"));
+        STRATA_TRY(set_tokenizer_keys(target, config, writer));
+        return config.model;
+    }
+    STRATA_ASSIGN(const gguf::File file, gguf::File::open(target));
+    for (const auto& [key, value] : file.metadata()) {
+        if (key.starts_with(kTokenizerKeys)) writer.set(key, value);
+    }
+    return model::config_from_gguf(file);
+}
 
 Result<bool> is_draft(const std::string& path) {
     STRATA_ASSIGN(const nlohmann::json document, read_json_object(path));

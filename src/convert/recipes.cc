@@ -349,6 +349,7 @@ Result<std::vector<Recipe>> make_recipes(const HfConfig& config, Source& source)
     const Builder builder(config, source);
     std::vector<Recipe> recipes;
     for (const TensorSpec& spec : model::tensor_list(config.model)) {
+        if (source.mtp_alone() && !spec.mtp) continue;
         if (spec.tensor_class == model::TensorClass::head && config.tied_embeddings) {
             source.leave_out(source.head_name());
             continue;

@@ -16,7 +16,8 @@ namespace strata::convert {
 Status complete_hash(HfConfig& config, Source& source);
 
 // One recipe for each tensor of model::tensor_list(config.model), in its order, without
-// output.weight where embeddings are tied. Every tensor of the checkpoint has been checked against
+// output.weight where embeddings are tied, and of the MTP layer alone where the checkpoint has no
+// more. Every tensor of the checkpoint has been checked against
 // the shape that the configuration gives it. Errors: as Source, and tensors that are left over.
 Result<std::vector<Recipe>> make_recipes(const HfConfig& config, Source& source);
 

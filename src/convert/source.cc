@@ -49,9 +49,8 @@ Result<Source> Source::create(const safetensors::Checkpoint& checkpoint) {
         kTextPrefixes.begin(), kTextPrefixes.end(),
         [&](std::string_view p) { return checkpoint.find(concat(p, kEmbedding)) != nullptr; });
     if (prefix == kTextPrefixes.end() && source.has_mtp()) {
-        return STRATA_ERROR(quote(checkpoint.directory()),
-                            " holds an MTP layer without its model (no tensor ends in ", kEmbedding,
-                            "); this version converts the MTP layer with its model");
+        source.mtp_alone_ = true;
+        return source;
     }
     if (prefix == kTextPrefixes.end()) {
         return STRATA_ERROR(quote(checkpoint.directory()), " has no tensor 'model.language_model.",

@@ -20,13 +20,15 @@ std::string shape_text(const Shape& shape);
 // Finds tensors, checks them and remembers which were asked for. Points into the checkpoint.
 class Source {
   public:
-    // Errors: no text model in it (a lone MTP layer is told apart).
+    // Error: neither a text model in it nor an MTP layer.
     static Result<Source> create(const safetensors::Checkpoint& checkpoint);
     // Of a block draft. Error: no draft in it.
     static Result<Source> create_draft(const safetensors::Checkpoint& checkpoint);
 
     // Whether there are MTP tensors.
     bool has_mtp() const { return !mtp_.empty(); }
+    // Whether there is no text model beside them.
+    bool mtp_alone() const { return mtp_alone_; }
 
     // Full names: of the text model or draft ("layers.0.mlp.gate.weight"), of the MTP layer
     // ("fc_hidden.weight"), of the output head.
@@ -56,6 +58,7 @@ class Source {
     const safetensors::Checkpoint* checkpoint_;
     std::string text_;  // prefix of the text model's names
     std::string mtp_;   // prefix of the MTP layer's, empty where there is none
+    bool mtp_alone_ = false;
     std::unordered_set<std::string_view> used_;
     std::vector<std::string> left_out_;
 };

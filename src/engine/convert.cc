@@ -52,7 +52,10 @@ Status quantize_model(const QuantizeRequest& request, const ConvertProgress& pro
     return convert::quantize(options);
 }
 
-Status add_draft_head(const DraftHeadRequest& request, const ConvertProgress& progress) {
+namespace {
+
+Result<convert::DraftHeadOptions> head_options(const DraftHeadRequest& request,
+                                               const ConvertProgress& progress) {
     convert::DraftHeadOptions options;
     options.draft = request.draft;
     options.target = request.target;
@@ -64,7 +67,19 @@ Status add_draft_head(const DraftHeadRequest& request, const ConvertProgress& pr
             return progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));
         };
     }
+    return options;
+}
+
+}  // namespace
+
+Status add_draft_head(const DraftHeadRequest& request, const ConvertProgress& progress) {
+    STRATA_ASSIGN(const convert::DraftHeadOptions options, head_options(request, progress));
     return convert::add_draft_head(options);
+}
+
+Status add_mtp_head(const DraftHeadRequest& request, const ConvertProgress& progress) {
+    STRATA_ASSIGN(const convert::DraftHeadOptions options, head_options(request, progress));
+    return convert::add_mtp_head(options);
 }
 
 Result<std::string> inspect_file(const InspectRequest& request) {

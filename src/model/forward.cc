@@ -163,8 +163,8 @@ void Forward::stream_mean(MatrixView<float> mean) {
 
 void Forward::mix(const HyperConnectionWeights& mixer) { read(mixer); }
 
-void Forward::head(std::int64_t from, MatrixView<float> logits) {
-    ops_.output_head({work_.x.rows_from(from, logits.rows), weights_.head, logits}, queue_);
+void Forward::head(std::int64_t from, const op::Weight& head, MatrixView<float> logits) {
+    ops_.output_head({work_.x.rows_from(from, logits.rows), head, logits}, queue_);
 }
 
 void Forward::mtp_fuse(VectorView<const std::int32_t> next_tokens) {

@@ -62,8 +62,8 @@ class Forward {
     // Writes the last block's output into the residual, which is then whole, and reads x through a
     // mixer.
     void mix(const HyperConnectionWeights& mixer);
-    // logits [rows, V] of rows from .. from+rows-1 of x.
-    void head(std::int64_t from, MatrixView<float> logits);
+    // logits [rows, rows of head] of rows from .. from+rows-1 of x.
+    void head(std::int64_t from, const op::Weight& head, MatrixView<float> logits);
 
     // Turns the residual into the MTP layer's input, given each row's next token.
     void mtp_fuse(VectorView<const std::int32_t> next_tokens);

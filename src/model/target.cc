@@ -30,6 +30,31 @@ float softmax_probability(const float* logits, std::int64_t count, std::int64_t 
     return static_cast<float>(1.0 / sum);
 }
 
+struct MtpGuess {
+    std::int32_t token = 0;
+    float confidence = 0;
+    bool drawn = true;
+};
+
+// From logits of `tokens`, or of all where there are none.
+MtpGuess choose(std::span<const float> logits, std::span<const std::int32_t> tokens,
+                std::span<const std::int32_t> chain, const MtpChoice& choice) {
+    auto row = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    MtpGuess guess;
+    if (choice.pick) {
+        const auto picked = choice.pick(logits, tokens, chain);
+        guess.drawn = picked.ok();
+        if (guess.drawn && tokens.empty()) row = *picked;
+        if (guess.drawn && !tokens.empty()) {
+            row = std::lower_bound(tokens.begin(), tokens.end(), *picked) - tokens.begin();
+        }
+    }
+    guess.token =
+        tokens.empty() ? static_cast<std::int32_t>(row) : tokens[static_cast<std::size_t>(row)];
+    guess.confidence = softmax_probability(logits.data(), std::ssize(logits), row);
+    return guess;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Target>> Target::load(gguf::File file, device::Device& device,
@@ -196,7 +221,7 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     if (request.logits != LogitRows::none) {
         const std::int64_t from = request.logits == LogitRows::all ? 0 : rows - 1;
         if (request.logit_sink == nullptr) {
-            take_logits(pass, from, rows - from, logits_);
+            take_logits(pass, from, rows - from, weights_.head, logits_);
         } else {
             STRATA_TRY(sink_logits(pass, from, rows - from, *request.logit_sink));
         }
@@ -277,7 +302,7 @@ Status Target::sink_logits(Forward& pass, std::int64_t from, std::int64_t rows,
     for (std::int64_t done = 0; done < rows;) {
         const std::int64_t now = std::min(rows - done, device_logits_.rows);
         logits_.clear();
-        take_logits(pass, from + done, now, logits_);
+        take_logits(pass, from + done, now, weights_.head, logits_);
         queue_->wait();
         STRATA_TRY(sink({logits_.data(), now, config_.vocabulary}));
         done += now;
@@ -287,12 +312,12 @@ Status Target::sink_logits(Forward& pass, std::int64_t from, std::int64_t rows,
 }
 
 void Target::take_logits(Forward& pass, std::int64_t from, std::int64_t rows,
-                         std::vector<float>& out) {
+                         const op::Weight& head, std::vector<float>& out) {
     while (rows > 0) {
         const std::int64_t now = std::min(rows, device_logits_.rows);
-        pass.head(from, device_logits_.first_rows(now));
+        pass.head(from, head, {device_logits_.data, now, head.rows});
         const std::size_t at = out.size();
-        out.resize(at + static_cast<std::size_t>(now * config_.vocabulary));
+        out.resize(at + static_cast<std::size_t>(now * head.rows));
         device_->download(*queue_, std::as_writable_bytes(std::span(out).subspan(at)),
                           reinterpret_cast<const std::byte*>(device_logits_.data));
         from += now;
@@ -336,7 +361,9 @@ void Target::run_mtp_cells(Sequence& sequence, std::int64_t rows, std::vector<fl
             pass.attention(weights_.mtp->layer, state, false);
             pass.experts(weights_.mtp->layer);
             pass.mix(weights_.mtp->mixer);
-            take_logits(pass, 0, cells, *logits);
+            // A head of some tokens alone is for drafts.
+            const bool whole = weights_.mtp->token_of_row.empty();
+            take_logits(pass, 0, cells, whole ? weights_.mtp->head : weights_.head, *logits);
         }
         std::swap(state.raw_now, state.raw_next);
     }
@@ -372,6 +399,9 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
     device_->copy(*queue_, reinterpret_cast<std::byte*>(work.residual.data),
                   reinterpret_cast<const std::byte*>(sequence.mtp_.waiting_residual), row_bytes);
 
+    const op::Weight& head = weights_.mtp->head;
+    const std::span<const std::int32_t> tokens = weights_.mtp->token_of_row;
+    const auto width = static_cast<std::size_t>(head.rows);
     MtpDraft draft;
     logits_.clear();
     std::int32_t next = anchor;
@@ -382,29 +412,20 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
         pass.attention(weights_.mtp->layer, state, false);
         pass.experts(weights_.mtp->layer);
         pass.mix(weights_.mtp->mixer);
-        take_logits(pass, 0, 1, logits_);
+        take_logits(pass, 0, 1, head, logits_);
         queue_->wait();
         ++draft.computed;
-        const float* row = logits_.data() + i * config_.vocabulary;
-        next = static_cast<std::int32_t>(std::max_element(row, row + config_.vocabulary) - row);
-        bool drawn = true;
-        if (choice.pick) {
-            const std::span logits(row, static_cast<std::size_t>(config_.vocabulary));
-            const auto picked = choice.pick(logits, draft.path);
-            drawn = picked.ok();
-            if (drawn) next = *picked;
-        }
-        const float confidence = softmax_probability(row, config_.vocabulary, next);
-        if (!drawn || !(confidence >= confidence_min)) {
-            logits_.resize(static_cast<std::size_t>(i * config_.vocabulary));
+        const MtpGuess guess = choose(std::span(logits_).last(width), tokens, draft.path, choice);
+        next = guess.token;
+        if (!guess.drawn || !(guess.confidence >= confidence_min)) {
+            logits_.resize(static_cast<std::size_t>(i) * width);
             break;
         }
         draft.path.push_back(next);
-        draft.confidence.push_back(confidence);
+        draft.confidence.push_back(guess.confidence);
         if (choice.go_on && i + 1 < guesses && !choice.go_on(draft.confidence)) break;
     }
-    draft.logits = {logits_.data(), static_cast<std::int64_t>(draft.path.size()),
-                    config_.vocabulary};
+    draft.logits = {logits_.data(), static_cast<std::int64_t>(draft.path.size()), head.rows};
     return draft;
 }
 

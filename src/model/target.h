@@ -63,14 +63,16 @@ struct StepResult {
 struct MtpDraft {
     std::vector<std::int32_t> path;
     std::vector<float> confidence;   // softmax probability of each pick
-    MatrixView<const float> logits;  // [guesses, V], as in StepResult
+    MatrixView<const float> logits;  // [guesses, rows of the head], as in StepResult
     std::int64_t computed = 0;       // guesses, one below the floor included
 };
 
 // How a chain is drawn; without functions greedily and to its end.
 struct MtpChoice {
-    // The guess that a row of logits gives, after the guesses of `chain`. Its error ends the chain.
+    // The guess that logits of `tokens`, or of all where there are none, give after the guesses of
+    // `chain`. Its error ends the chain.
     std::function<Result<std::int32_t>(std::span<const float> logits,
+                                       std::span<const std::int32_t> tokens,
                                        std::span<const std::int32_t> chain)>
         pick;
     // Whether a further guess is wanted after those of these confidences.
@@ -148,7 +150,8 @@ class Target {
     void take_chosen(std::int64_t rows);
     Status sink_logits(Forward& pass, std::int64_t from, std::int64_t rows, const LogitSink& sink);
     // Appends the logits of rows from .. from+rows-1 of the pass's x to `out`.
-    void take_logits(Forward& pass, std::int64_t from, std::int64_t rows, std::vector<float>& out);
+    void take_logits(Forward& pass, std::int64_t from, std::int64_t rows, const op::Weight& head,
+                     std::vector<float>& out);
     void run_mtp_cells(Sequence& sequence, std::int64_t rows, std::vector<float>* logits);
     Workspace shifted_residual(std::int64_t from, std::int64_t rows) const;
 

@@ -53,6 +53,11 @@ struct TensorSpec {
     bool mtp = false;         // in the MTP layer's block
 };
 
+// In the MTP layer's block, each where the file has it: a head of its own, and the token of each of
+// its rows, where they are not all (model/draft_rows.h).
+inline constexpr std::string_view kMtpHeadName = "nextn.shared_head_head.weight";
+inline constexpr std::string_view kMtpMapName = "nextn.d2t";
+
 // "blk.N." and the suffix.
 std::string block_name(std::int64_t block, std::string_view suffix);
 

@@ -5,6 +5,7 @@
 
 #include "base/mapped_file.h"
 #include "base/text.h"
+#include "model/draft_rows.h"
 #include "model/factors.h"
 #include "model/tensors.h"
 
@@ -41,6 +42,7 @@ class Binder {
     Status layer(std::int64_t block, LayerWeights& w);
     Status ngram(NgramWeights& w);
     Status mtp(MtpWeights& w);
+    Status mtp_head(MtpWeights& w);
 
     const gguf::File& file_;
     const Config& config_;
@@ -231,7 +233,20 @@ Status Binder::mtp(MtpWeights& w) {
     STRATA_TRY(vector("nextn.enorm.weight", w.norm_embedding));
     STRATA_TRY(vector("nextn.hnorm.weight", w.norm_hidden));
     STRATA_TRY(matrix("nextn.eh_proj.weight", w.fuse));
-    return hyper_connection("nextn.hc_head", false, w.mixer);
+    STRATA_TRY(hyper_connection("nextn.hc_head", false, w.mixer));
+    return mtp_head(w);
+}
+
+Status Binder::mtp_head(MtpWeights& w) {
+    const gguf::Tensor* head = file_.find_tensor(concat(prefix_, kMtpHeadName));
+    const gguf::Tensor* map = file_.find_tensor(concat(prefix_, kMtpMapName));
+    STRATA_TRY(check_draft_rows(file_, head, map, config_.hidden, config_.vocabulary));
+    w.head = out_.head;
+    if (head != nullptr) STRATA_TRY(matrix(kMtpHeadName, w.head = {}));
+    if (map == nullptr) return Ok{};
+    STRATA_ASSIGN(const auto tokens, read_draft_rows(file_, *map, config_.vocabulary, 1));
+    w.token_of_row.assign(tokens.begin(), tokens.end());
+    return Ok{};
 }
 
 Status Binder::run() {

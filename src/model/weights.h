@@ -80,6 +80,9 @@ struct MtpWeights {
     op::Weight fuse;
     LayerWeights layer;
     HyperConnectionWeights mixer;
+    op::Weight head;  // its own, or the model's
+    // The token of each row of the head, ascending; empty where it has a row for every token.
+    std::vector<std::int32_t> token_of_row;
 };
 
 // Bytes that the weights take while a model runs: all tensors but the n-gram table, of which a few

@@ -9,8 +9,10 @@ Result<Guesses> MtpDrafter::guess(const GuessRequest& request) {
     choice.go_on = request.go_on;
     Continued before(request.draw == nullptr ? std::span<const std::int32_t>() : request.text);
     if (request.draw != nullptr) {
-        choice.pick = [&](std::span<const float> logits, std::span<const std::int32_t> chain) {
-            return request.draw->draw(logits, before.by(chain));
+        choice.pick = [&](std::span<const float> logits, std::span<const std::int32_t> tokens,
+                          std::span<const std::int32_t> chain) {
+            return tokens.empty() ? request.draw->draw(logits, before.by(chain))
+                                  : request.draw->draw_among(tokens, logits, before.by(chain));
         };
     }
     STRATA_ASSIGN(model::MtpDraft draft, target_.draft(sequence_, request.text.back(),

@@ -214,7 +214,7 @@ TEST_F(ConvertDraft, types_and_targets_that_it_cannot_have_are_refused) {
     const ConvertCase target(HfCheckpoint::random(small_config()));
     options = target.options();
     options.target = golden_directory("tiny") + "/target";
-    EXPECT_TRUE(says(target.error(options), "wanted it for a draft alone"));
+    EXPECT_TRUE(says(target.error(options), "wanted it for a drafter alone"));
 }
 
 }  // namespace

@@ -111,10 +111,28 @@ TEST_F(ConvertRefusal, a_promised_mtp_layer_without_tensors_says_how_to_go_on) {
     made.file(options);
 }
 
-TEST_F(ConvertRefusal, a_lone_mtp_layer_is_told_apart) {
+TEST_F(ConvertRefusal, a_lone_mtp_layer_is_not_left_out_and_fits_its_target) {
+    const ConvertCase whole(checkpoint_);
+    whole.file();
     std::erase_if(checkpoint_.tensors,
                   [](const auto& entry) { return !entry.first.starts_with("mtp."); });
-    EXPECT_TRUE(says(ConvertCase(checkpoint_).error(), "MTP layer without its model"));
+    convert::ConvertOptions options;
+    {
+        const ConvertCase alone(checkpoint_);
+        options = alone.options();
+        options.mtp = false;
+        EXPECT_TRUE(says(alone.error(options), "--no-mtp"));
+        options = alone.options();
+        options.target = whole.output();
+        alone.file(options);
+    }
+    checkpoint_.config["num_hidden_layers"] = 2;
+    checkpoint_.config["layer_types"] = {"linear_attention", "full_attention"};
+    checkpoint_.config["ple_layer_ids"] = {2};
+    const ConvertCase shorter(checkpoint_);
+    options = shorter.options();
+    options.target = whole.output();
+    EXPECT_TRUE(says(shorter.error(options), "number of layers before it is 2"));
     checkpoint_.tensors.clear();
     checkpoint_.tensors["weight"] = bf16_tensor({1}, {1});
     EXPECT_TRUE(says(ConvertCase(checkpoint_).error(), "embed_tokens.weight"));

@@ -39,6 +39,27 @@ TEST(Convert, every_tensor_of_a_model_of_unequal_sizes_is_what_the_formulas_say)
     EXPECT_EQ(model::missing_tensors(*config, file), std::vector<std::string>{});
 }
 
+TEST(Convert, a_checkpoint_of_an_mtp_layer_alone_gives_the_layers_tensors) {
+    HfCheckpoint checkpoint = HfCheckpoint::random(small_config());
+    std::map<std::string, std::vector<float>> wanted = expected_tensors(checkpoint);
+    std::erase_if(wanted, [](const auto& entry) { return !entry.first.starts_with("blk.4."); });
+    std::erase_if(checkpoint.tensors,
+                  [](const auto& entry) { return !entry.first.starts_with("mtp."); });
+    checkpoint.config.erase("mtp_num_hidden_layers");
+    const ConvertCase made(checkpoint);
+    const gguf::File file = made.file();
+    ASSERT_EQ(file.tensors().size(), wanted.size());
+    for (const gguf::Tensor& tensor : file.tensors()) {
+        EXPECT_EQ(values_of(tensor), wanted.at(tensor.name)) << tensor.name;
+    }
+    // The model that it is of says how many tokens there are.
+    const auto read = model::config_from_gguf(file, 37);
+    ASSERT_TRUE(read.ok()) << read.error().message;
+    const model::Config& config = *read;
+    EXPECT_EQ(config.mtp_layers, 1);
+    EXPECT_EQ(model::missing_mtp_tensors(config, file), std::vector<std::string>{});
+}
+
 TEST(Convert, the_configuration_reads_back_as_it_was) {
     const gguf::File file = ConvertCase(HfCheckpoint::random(small_config())).file();
     const auto read = model::config_from_gguf(file);

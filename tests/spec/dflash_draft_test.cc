@@ -313,7 +313,7 @@ TEST(DflashHead, a_map_that_is_none_is_refused) {
     auto outside = tokens;
     outside.back() = 1024;
     refused(with(outside), "'d2t' holds 1024");
-    refused(with({0, 1, 2}), "'d2t' has 3 tokens, wanted at least the selector's 8");
+    refused(with({0, 1, 2}), "'d2t' has 3 tokens, wanted at least 8");
     refused(
         [&](DraftFile& file) {
             keep_rows(golden, file, tokens);
@@ -324,7 +324,7 @@ TEST(DflashHead, a_map_that_is_none_is_refused) {
         [&](DraftFile& file) {
             file.tensors.push_back({"d2t", quant::Type::i64, {40}, bytes_of(tokens)});
         },
-        "tensor 'output.weight' is missing");
+        "tensor 'd2t' maps the rows of a head of its own");
 }
 
 }  // namespace

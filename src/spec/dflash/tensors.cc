@@ -1,12 +1,12 @@
 #include "spec/dflash/tensors.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
 
 #include "base/text.h"
+#include "model/draft_rows.h"
 
 namespace strata::dflash {
 namespace {
@@ -101,24 +101,7 @@ Status check_shared(const Config& config, const gguf::File& file) {
         STRATA_TRY(check_shape(file, *embedding, {hidden, vocabulary}));
         STRATA_TRY(check_type(file, *embedding, false));
     }
-    if (map != nullptr && head == nullptr) {
-        return STRATA_ERROR(quote(file.path()), ": tensor 'd2t' maps the rows of a head, and ",
-                            "tensor '", kHeadName, "' is missing");
-    }
-    if (head == nullptr) return Ok{};
-    const std::uint64_t rows = map == nullptr ? vocabulary : map->elements();
-    if (map == nullptr && head->dimension(1) != vocabulary) {
-        return STRATA_ERROR(quote(file.path()), ": tensor '", kHeadName, "' has ",
-                            head->dimension(1), " rows, wanted the vocabulary of ", vocabulary,
-                            ", or a tensor 'd2t' that says which token each row is");
-    }
-    STRATA_TRY(check_shape(file, *head, {hidden, rows}));
-    if (map != nullptr && (map->type != quant::Type::i64 || map->shape.size() != 1)) {
-        return STRATA_ERROR(quote(file.path()), ": tensor 'd2t' is of type ",
-                            quant::info(map->type).name, " and the shape ", shape_text(map->shape),
-                            ", wanted a list of I64");
-    }
-    return check_type(file, *head, false);
+    return model::check_draft_rows(file, head, map, config.hidden, config.vocabulary);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "spec/dflash/weights.h"
 
-#include <cstring>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -8,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "model/draft_rows.h"
 #include "model/tensors.h"
 #include "spec/dflash/tensors.h"
 
@@ -112,21 +112,8 @@ Status Binder::layer(std::int64_t block, op::DflashLayer& layer) {
 }
 
 Status Binder::map(const gguf::Tensor& from) {
-    std::vector<std::int64_t> tokens(from.elements());
-    std::memcpy(tokens.data(), from.data.data(), tokens.size() * sizeof(tokens[0]));
-    std::int64_t before = -1;
-    for (const std::int64_t token : tokens) {
-        if (token <= before || token >= config_.vocabulary) {
-            return STRATA_ERROR(quote(file_.path()), ": tensor 'd2t' holds ", token, " after ",
-                                before, ", wanted ascending tokens below the vocabulary of ",
-                                config_.vocabulary);
-        }
-        before = token;
-    }
-    if (static_cast<std::int64_t>(tokens.size()) < config_.candidates) {
-        return STRATA_ERROR(quote(file_.path()), ": tensor 'd2t' has ", tokens.size(),
-                            " tokens, wanted at least the selector's ", config_.candidates);
-    }
+    STRATA_ASSIGN(const std::vector<std::int64_t> tokens,
+                  model::read_draft_rows(file_, from, config_.vocabulary, config_.candidates));
     STRATA_ASSIGN(const std::byte* data, copy(std::as_bytes(std::span(tokens))));
     out_.token_of_row = {reinterpret_cast<const std::int64_t*>(data),
                          static_cast<std::int64_t>(tokens.size())};

@@ -1,4 +1,4 @@
-// A draft with an embedding and a head of its own.
+// Drafters with heads of their own.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -83,6 +83,68 @@ TEST(DflashHeadCommand, wrong_use_and_bad_input_leave_no_file) {
     expect_failed(run_strata({"dflash-head", odd().path(), "--target", odd().path(), "-o", output}),
                   "wanted a draft");
     expect_failed(add_head(draft_of("odd")), "is a file of the input");
+    EXPECT_TRUE(directory.names().empty());
+}
+
+Ran add_mtp_head(const std::string& layer, const std::string& output, const Words& more = {}) {
+    Words words = {"mtp-head", layer, "--target", odd().path(), "-o", output};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_strata(words);
+}
+
+Json chain_of(const std::string& layer) {
+    return json_of(run_strata({"draft", "-m", odd().path(), "--mtp", layer, "--tokens",
+                               "5,6,7,8,9,10", "--anchor", "11", "--rows", "8", "--json"}));
+}
+
+TEST(MtpHeadCommand, a_layer_with_a_head_of_its_own_guesses_as_with_the_models) {
+    const TempDir directory;
+    const Json want = chain_of(odd().path());
+    const std::string whole = directory / "whole.gguf";
+    expect_done(add_mtp_head(odd().path(), whole, {"--type", "bf16"}));
+    EXPECT_EQ(chain_of(whole), want);
+    // Of the layer's own file again, with the chain's tokens alone: the same path, surer.
+    const std::string some = directory / "some.gguf";
+    std::set<std::int32_t> tokens(want["path"].begin(), want["path"].end());
+    const auto list = [&] { return list_text(std::vector(tokens.rbegin(), tokens.rend())); };
+    expect_done(add_mtp_head(whole, some, {"--type", "bf16", "--draft-vocab", list()}));
+    const Json sure = chain_of(some);
+    EXPECT_EQ(sure["path"], want["path"]);
+    EXPECT_GT(sure["confidence"][0], want["confidence"][0]);
+    // Without the first choice another of the list is guessed.
+    tokens.erase(want["path"][0].get<std::int32_t>());
+    tokens.insert(1);
+    expect_done(add_mtp_head(odd().path(), some, {"--draft-vocab", list()}));
+    for (const Json& token : chain_of(some)["path"]) EXPECT_TRUE(tokens.contains(token)) << token;
+}
+
+TEST(MtpHeadCommand, a_draft_vocabulary_changes_no_text) {
+    const TempDir directory;
+    const std::string layer = directory / "l.gguf";
+    std::vector<std::int32_t> even;
+    for (std::int32_t token = 0; token < 900; token += 2) even.push_back(token);
+    expect_done(add_mtp_head(odd().path(), layer, {"--draft-vocab", list_text(even)}));
+    for (const Words& sampling : {Words{"--temp", "0"}, Words{"--temp", "1", "--seed", "4"}}) {
+        Words words = {"eval", "lossless", "-m",     odd().path(), "--mtp",
+                       layer,  "--draft",  "mtp",    "--prompts",  "2",
+                       "-n",   "12",       "--spec", "2,8",        "--prompt-tokens",
+                       "9",    "--json"};
+        words.insert(words.end(), sampling.begin(), sampling.end());
+        const Json found = json_of(run_strata(words));
+        EXPECT_EQ(found["different"], 0);
+        EXPECT_GT(found["drafted"], 0);
+    }
+}
+
+TEST(MtpHeadCommand, bad_layers_and_lists_are_refused) {
+    const TempDir directory;
+    const std::string output = directory / "l.gguf";
+    expect_wrong_use(run_strata({"mtp-head", odd().path(), "-o", output}), "--target");
+    expect_failed(add_mtp_head(odd().path(), output, {"--draft-vocab", "1,900"}), "token 900");
+    expect_failed(add_mtp_head(odd().path(), output, {"--draft-vocab", "3,1,3"}), "token 3 twice");
+    expect_failed(add_mtp_head(tiny().path(), output), "wanted the model's 96");
+    expect_failed(add_mtp_head(draft_of("odd"), output), "dflash");
+    expect_failed(add_mtp_head(odd().path(), odd().path()), "is a file of the input");
     EXPECT_TRUE(directory.names().empty());
 }
 
