@@ -1,4 +1,4 @@
-// A head for a drafter: rows of a model's head, all or those of some tokens, in a format of its own.
+// A head for a drafter: rows of a model's head, all or those of some tokens, in a type of its own.
 #pragma once
 
 #include <cstddef>

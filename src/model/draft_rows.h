@@ -11,8 +11,7 @@
 namespace strata::model {
 
 // `head` and `map` each null where the file has none. Errors: a list without a head; a head that is
-// not [hidden, vocabulary], or [hidden, tokens of the list], of fractions; a list that is not one of
-// I64.
+// not [hidden, vocabulary], or [hidden, tokens of the list], of fractions; a list not of I64.
 Status check_draft_rows(const gguf::File& file, const gguf::Tensor* head, const gguf::Tensor* map,
                         std::int64_t hidden, std::int64_t vocabulary);
 
