@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
+#include "tests/op/run/delta_net.h"
 #include "tests/op/run/streams.h"
 #include "tests/support/everywhere.h"
 
@@ -71,6 +74,71 @@ TEST(Prompt, a_row_of_a_product_has_the_same_bits_in_every_chunk) {
             expect_same_bits(backend.name, run_head(backend, weight, slice(x, first, rows, 64)),
                              slice(together, first, rows, 300));
         }
+    });
+}
+
+TEST(Prompt, stream_read_matches_the_oracle_and_itself_in_every_chunk) {
+    on_prompt_backends([](TestBackend& backend) {
+        for (const auto& [streams, width, rank] :
+             {std::array{4, 32, 32}, {4, 36, 70}, {2, 96, 5}}) {
+            Random random("prompt stream_read", static_cast<std::uint64_t>(width));
+            const auto layer = random_stream_read(random, Types::mixed(), streams, width, rank);
+            const std::int64_t all = streams * width;
+            StreamReadInput input;
+            input.residual = random.floats(67 * all, -2, 2);
+            input.block_out = random.floats(67 * width, -1, 1);
+            input.block_inject = random.floats(67 * streams, 0, 2);
+            const StreamReadResult want = stream_read_oracle(layer, rows_of(input.residual, all),
+                                                             rows_of(input.block_out, width),
+                                                             rows_of(input.block_inject, streams));
+            const auto got = run_stream_read(backend, "prompt", layer, input);
+            const std::string label = backend.name + ", D=" + std::to_string(width);
+            expect_close(label, got.residual, want.residual, Tolerance::rounding());
+            expect_close(label + ", x", got.x, want.x, Tolerance::rounded_inputs());
+            expect_close(label + ", inject", got.inject, want.inject, Tolerance::rounded_inputs());
+            const auto part = run_stream_read(
+                backend, "part", layer,
+                {slice(input.residual, 60, 5, all), slice(input.block_out, 60, 5, width),
+                 slice(input.block_inject, 60, 5, streams)});
+            expect_same_bits(label, part.x, slice(got.x, 60, 5, width));
+            expect_same_bits(label, part.inject, slice(got.inject, 60, 5, streams));
+        }
+    });
+}
+
+TEST(Prompt, delta_net_matches_the_oracle_and_carries_its_state_from_chunk_to_chunk) {
+    on_prompt_backends([](TestBackend& backend) {
+        Random random("prompt delta_net");
+        const op::DeltaShape shape{
+            .key_heads = 2, .value_heads = 4, .key_dim = 32, .value_dim = 32, .kernel = 4};
+        const auto layer = random_delta_net(random, Types::mixed(), shape, 40);
+        const auto from = random_delta_state(random, layer);
+        const auto x = random.floats(37 * 40, -2, 2);
+        const DeltaNetResult want = delta_net_oracle(layer, rows_of(x, 40), from);
+        const auto got = run_delta_net(backend, "prompt", layer, from, x, {.trace = true});
+        const Tolerance rounded = Tolerance::rounded_inputs();
+        expect_close(backend.name + ", u", got.trace.projected, want.projected,
+                     Tolerance::projection());
+        expect_close(backend.name + ", c", got.trace.convolved, want.convolved,
+                     Tolerance::projection());
+        expect_close(backend.name + ", beta", got.trace.beta, want.beta, Tolerance::projection());
+        expect_close(backend.name + ", alpha", got.trace.decay, want.decay,
+                     Tolerance::projection());
+        expect_close(backend.name + ", memory", got.state.memory, want.memory,
+                     Tolerance::recurrence());
+        expect_close(backend.name + ", y", got.y, want.y, rounded);
+        expect_close(backend.name + ", history", got.state.history, want.history,
+                     Tolerance::projection());
+        DeltaNetOutput parts;
+        parts.state = from;
+        for (const auto& [first, rows] : {std::pair{0, 2}, {2, 16}, {18, 19}}) {
+            const auto part = run_delta_net(backend, "part", layer, parts.state,
+                                            slice(x, first, rows, 40), {.in_place = first > 0});
+            append(parts.y, part.y);
+            parts.state = part.state;
+        }
+        expect_same_bits(backend.name + ", y in parts", parts.y, got.y);
+        expect_same_output(backend.name, parts.state, got.state);
     });
 }
 

@@ -125,6 +125,8 @@ op::Table window_table() {
 
 op::Table prompt_table() {
     op::Table table = window_table();
+    table.stream_read = prompt::stream_read;
+    table.delta_net = prompt::delta_net;
     table.output_head = prompt::output_head;
     return table;
 }

@@ -4,8 +4,6 @@
 #include "backend/cuda/multiply.cuh"
 
 #include "backend/cuda/columns.cuh"
-#include "backend/cuda/launch.cuh"
-#include "base/check.h"
 
 namespace strata::cuda {
 namespace {
@@ -95,36 +93,15 @@ bool lies_rounded(const op::Weight& weight) {
            reinterpret_cast<std::uintptr_t>(weight.data) % 16 == 0;
 }
 
+RoundedRows as_rounded(const op::Weight& weight) {
+    auto* data = reinterpret_cast<std::uint16_t*>(const_cast<std::byte*>(weight.data));
+    return {data, weight.rows, weight.cols};
+}
+
 op::Weight rows_of(op::Weight weight, std::int64_t first, std::int64_t rows) {
     weight.data = weight.row(first);
     weight.rows = rows;
     return weight;
-}
-
-template <int kRows, int kCols, typename Store>
-void start(Queue& queue, const RoundedRows& x, const RoundedRows& matrix, std::int64_t cols,
-           const Store& store) {
-    using Shape = TileShape<kRows, kCols>;
-    const auto tiles = [](std::int64_t n, int tile) {
-        return static_cast<unsigned>((n + tile - 1) / tile);
-    };
-    launch(queue,
-           {dim3(tiles(x.rows, kRows), tiles(cols, kCols)), kMultiplyThreads, Shape::kSharedBytes},
-           multiply_tiles<kRows, kCols, RoundedMatrix, DensePlan, Store>, x, nullptr,
-           RoundedMatrix{matrix}, DensePlan{static_cast<int>(x.rows)}, store);
-}
-
-// `cols` of the result; small tiles where large ones would leave multiprocessors idle.
-template <typename Store>
-void multiply_rounded(Queue& queue, const RoundedRows& x, const RoundedRows& matrix,
-                      std::int64_t cols, const Store& store) {
-    STRATA_CHECK(x.stride == matrix.stride && x.rows <= INT32_MAX / 2 && cols <= INT32_MAX / 2);
-    const std::int64_t large = (x.rows + 127) / 128 * ((cols + 127) / 128);
-    if (large >= 2 * queue.multiprocessors()) {
-        start<128, 128>(queue, x, matrix, cols, store);
-    } else {
-        start<64, 64>(queue, x, matrix, cols, store);
-    }
 }
 
 }  // namespace
@@ -132,6 +109,13 @@ void multiply_rounded(Queue& queue, const RoundedRows& x, const RoundedRows& mat
 RoundedRows take_rounded(Queue& queue, std::int64_t rows, std::int64_t cols) {
     const std::int64_t stride = whole_steps(cols);
     return {queue.take<std::uint16_t>(rows * stride), rows, stride};
+}
+
+RoundedRows rounded_matrix(Queue& queue, const op::Weight& weight) {
+    if (lies_rounded(weight)) return as_rounded(weight);
+    const RoundedRows unpacked = take_rounded(queue, weight.rows, weight.cols);
+    unpack(queue, weight, unpacked, false, -1);
+    return unpacked;
 }
 
 const RoundedRows& PromptInput::rounded() {
@@ -156,8 +140,7 @@ void multiply(PromptInput& x, const op::Weight& weight, MatrixView<float> out, b
     Queue& queue = x.queue();
     const RoundedRows& rows = exact ? x.split() : x.rounded();
     if (lies_rounded(weight) && !exact) {
-        auto* data = reinterpret_cast<std::uint16_t*>(const_cast<std::byte*>(weight.data));
-        multiply_rounded(queue, rows, {data, weight.rows, weight.cols}, weight.rows,
+        multiply_rounded(queue, rows, RoundedMatrix{as_rounded(weight)}, weight.rows,
                          StoreRows{out, 0, weight.factor});
         return;
     }
@@ -167,7 +150,7 @@ void multiply(PromptInput& x, const op::Weight& weight, MatrixView<float> out, b
     for (std::int64_t first = 0; first < weight.rows; first += most) {
         const std::int64_t n = std::min(most, weight.rows - first);
         unpack(queue, rows_of(weight, first, n), unpacked, exact, -1);
-        multiply_rounded(queue, rows, {unpacked.data, n, unpacked.stride}, n,
+        multiply_rounded(queue, rows, RoundedMatrix{{unpacked.data, n, unpacked.stride}}, n,
                          StoreRows{out, first, weight.factor});
     }
 }
@@ -179,7 +162,7 @@ void multiply_gated(PromptInput& x, const op::Weight& gate, const op::Weight& up
     const RoundedRows matrix = take_rounded(queue, 2 * whole_steps(gate.rows), gate.cols);
     unpack(queue, gate, matrix, false, 0);
     unpack(queue, up, matrix, false, 1);
-    multiply_rounded(queue, x.rounded(), matrix, 2 * hidden.stride,
+    multiply_rounded(queue, x.rounded(), RoundedMatrix{matrix}, 2 * hidden.stride,
                      StoreGated{hidden, gate.rows, gate.factor, up.factor});
 }
 

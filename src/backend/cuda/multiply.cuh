@@ -5,8 +5,10 @@
 // time, whatever the tile: so a row's bits depend on neither the tile nor the other rows.
 #pragma once
 
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/multiply.h"
 #include "backend/cuda/tensor_core.cuh"
+#include "base/check.h"
 
 namespace strata::cuda {
 
@@ -29,29 +31,34 @@ struct TileJob {
     int matrix = 0;
 };
 
-// The rows of a tile of x, or a tile of a matrix in BF16, copied step by step. Rows at and past
-// `end` are zeros.
+// The rows of a tile of x or of a matrix in BF16, copied step by step: row i of the tile is row
+// find(i) of `from`, zeros where that is negative.
 template <int kRows>
 class RowCopies {
   public:
-    __device__ RowCopies(const RoundedRows& from, const std::int32_t* index, int first, int end) {
+    template <typename Find>
+    __device__ RowCopies(const RoundedRows& from, Find find) {
+#pragma unroll
         for (int i = 0; i < kEach; ++i) {
-            const int row = first + static_cast<int>(threadIdx.x) / 8 + i * kMultiplyThreads / 8;
-            take_[i] = row < end;
-            const std::int64_t at = !take_[i] ? 0 : index == nullptr ? row : index[row];
-            from_[i] = from.row(at) + threadIdx.x % 8 * 8;
+            const std::int64_t row = find(tile_row(i));
+            take_[i] = row >= 0;
+            from_[i] = from.row(take_[i] ? row : 0) + threadIdx.x % 8 * 8;
         }
     }
     __device__ void copy(std::byte* tile, int step) const {
+#pragma unroll
         for (int i = 0; i < kEach; ++i) {
-            const int row = static_cast<int>(threadIdx.x) / 8 + i * kMultiplyThreads / 8;
-            copy_async(tile_at(tile, row, static_cast<int>(threadIdx.x) % 8),
+            copy_async(tile_at(tile, tile_row(i), static_cast<int>(threadIdx.x) % 8),
                        from_[i] + step * kStepColumns, take_[i]);
         }
     }
 
   private:
     static constexpr int kEach = kRows * 8 / kMultiplyThreads;
+    __device__ static int tile_row(int i) {
+        return static_cast<int>(threadIdx.x) / 8 + i * kMultiplyThreads / 8;
+    }
+
     const std::uint16_t* from_[kEach];
     bool take_[kEach];
 };
@@ -64,7 +71,27 @@ struct RoundedMatrix {
     struct Tile {
         RowCopies<kCols> copies;
         __device__ Tile(const RoundedMatrix& matrix, const TileJob& job)
-            : copies(matrix.rows, nullptr, job.col, static_cast<int>(matrix.rows.rows)) {}
+            : copies(matrix.rows,
+                     [&](int i) { return job.col + i < matrix.rows.rows ? job.col + i : -1; }) {}
+        __device__ void bring(std::byte* tile, int step) const { copies.copy(tile, step); }
+    };
+};
+
+// The same of `parts` matrices of as many rows one after another, taken in turn eight rows each.
+struct TurningMatrix {
+    RoundedRows rows;
+    int parts = 0;
+
+    template <int kCols>
+    struct Tile {
+        RowCopies<kCols> copies;
+        __device__ Tile(const TurningMatrix& matrix, const TileJob& job)
+            : copies(matrix.rows, [&](int i) {
+                  const int each = static_cast<int>(matrix.rows.rows) / matrix.parts;
+                  const int eight = (job.col + i) / 8;
+                  const int row = eight / matrix.parts * 8 + i % 8;
+                  return row < each ? eight % matrix.parts * each + row : -1;
+              }) {}
         __device__ void bring(std::byte* tile, int step) const { copies.copy(tile, step); }
     };
 };
@@ -110,8 +137,8 @@ __device__ inline void add_step(float (&sums)[Shape::kDown][Shape::kAcross][4], 
     }
 }
 
-// Gives store(row, col, v) what each lane has of a row: v[j][0], v[j][1] of columns col + 8j and
-// the next.
+// Gives store(row, col, v, job.matrix) what each lane has of a row: v[j][0], v[j][1] of columns
+// col + 8j and the next.
 template <typename Shape, typename Store>
 __device__ inline void store_tile(const float (&sums)[Shape::kDown][Shape::kAcross][4],
                                   const TileJob& job, const Store& store) {
@@ -130,7 +157,7 @@ __device__ inline void store_tile(const float (&sums)[Shape::kDown][Shape::kAcro
                 v[j][0] = sums[i][j][2 * half];
                 v[j][1] = sums[i][j][2 * half + 1];
             }
-            if (row < job.row_end) store(row, col, v);
+            if (row < job.row_end) store(row, col, v, job.matrix);
         }
     }
 }
@@ -144,7 +171,10 @@ __global__ void __launch_bounds__(kMultiplyThreads, 2)
     TileJob job;
     if (!plan.find(job, kRows, kCols)) return;
     std::byte* shared = shared_bytes();
-    const RowCopies<kRows> left(x, index, job.row, job.row_end);
+    const RowCopies<kRows> left(x, [&](int i) {
+        const int row = job.row + i;
+        return row >= job.row_end ? -1 : index == nullptr ? row : index[row];
+    });
     typename Matrix::template Tile<kCols> right(matrix, job);
     const int steps = static_cast<int>(x.stride / kStepColumns);
     const auto bring = [&](int step) {
@@ -186,7 +216,7 @@ struct StoreRows {
     std::int64_t first = 0;
     float factor = 1;
 
-    __device__ void operator()(std::int64_t row, int col, const float (&v)[4][2]) const {
+    __device__ void operator()(std::int64_t row, int col, const float (&v)[4][2], int) const {
         float* to = out.row(row);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
@@ -210,7 +240,7 @@ struct StoreGated {
     float gate_factor = 1;
     float up_factor = 1;
 
-    __device__ void operator()(std::int64_t row, int col, const float (&v)[4][2]) const {
+    __device__ void operator()(std::int64_t row, int col, const float (&v)[4][2], int) const {
 #pragma unroll
         for (int j = 0; j < 4; j += 2) {
             const int at = (col + 8 * j) / 16 * 8 + col % 8;
@@ -228,5 +258,33 @@ struct StoreGated {
         }
     }
 };
+
+template <int kRows, int kCols, typename Matrix, typename Store>
+void start_tiles(Queue& queue, const RoundedRows& x, const Matrix& matrix, std::int64_t cols,
+                 const Store& store) {
+    using Shape = TileShape<kRows, kCols>;
+    const auto tiles = [](std::int64_t n, int tile) {
+        return static_cast<unsigned>((n + tile - 1) / tile);
+    };
+    launch(queue,
+           {dim3(tiles(x.rows, kRows), tiles(cols, kCols)), kMultiplyThreads, Shape::kSharedBytes},
+           multiply_tiles<kRows, kCols, Matrix, DensePlan, Store>, x, nullptr, matrix,
+           DensePlan{static_cast<int>(x.rows)}, store);
+}
+
+// All rows of x with `cols` rows of a matrix; small tiles where large ones would leave
+// multiprocessors idle.
+template <typename Matrix, typename Store>
+void multiply_rounded(Queue& queue, const RoundedRows& x, const Matrix& matrix, std::int64_t cols,
+                      const Store& store) {
+    STRATA_CHECK(x.stride == matrix.rows.stride);
+    STRATA_CHECK(x.rows <= INT32_MAX / 2 && cols <= INT32_MAX / 2);
+    const std::int64_t large = (x.rows + 127) / 128 * ((cols + 127) / 128);
+    if (large >= 2 * queue.multiprocessors()) {
+        start_tiles<128, 128>(queue, x, matrix, cols, store);
+    } else {
+        start_tiles<64, 64>(queue, x, matrix, cols, store);
+    }
+}
 
 }  // namespace strata::cuda

@@ -50,6 +50,9 @@ class PromptInput {
     RoundedRows split_;
 };
 
+// The matrix in BF16: where it lies, if it lies so that products can read it, else unpacked.
+RoundedRows rounded_matrix(Queue& queue, const op::Weight& weight);
+
 // out[t] = weight . x[t]. Row t has the same bits among any rows. `exact`: as products that round
 // neither (op/weight.h), through the split form of both.
 void multiply(PromptInput& x, const op::Weight& weight, MatrixView<float> out, bool exact = false);
