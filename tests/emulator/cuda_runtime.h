@@ -152,6 +152,11 @@ inline void sincosf(float a, float* sine, float* cosine, int) {
     *sine = std::sin(a);
     *cosine = std::cos(a);
 }
+inline void sincospif(float a, float* sine, float* cosine) {
+    constexpr double kPi = 3.14159265358979323846;
+    *sine = static_cast<float>(std::sin(kPi * a));
+    *cosine = static_cast<float>(std::cos(kPi * a));
+}
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline int __clz(int bits) { return std::countl_zero(static_cast<unsigned>(bits)); }
 inline int __ffs(int bits) {

@@ -108,6 +108,17 @@ TEST(SparseAttention, wide_rows_are_the_same_on_any_number_of_threads) {
     }
 }
 
+TEST(SparseAttention, matches_the_oracle_in_the_shape_of_published_models) {
+    // Of heads and index; one key head of two.
+    const op::AttentionShape shape{12, 1, 256, 4, 128, 4, 8, 32};
+    Random random("attention published");
+    const auto layer = random_attention(random, Types(quant::Type::bf16), shape, 16);
+    for (const op::CacheType type : kCacheTypes) {
+        const auto x = random.floats(41 * 16, -2, 2);
+        expect_oracle("published", layer, type, x, {39, 2});
+    }
+}
+
 TEST(SparseAttention, rows_that_were_dropped_leave_no_trace) {
     Random random("attention dropped rows");
     const auto layer = random_attention(random, Types::mixed(), kShape, kWidth);

@@ -118,6 +118,7 @@ op::Table window_table() {
     table.ngram_gather = ngram_gather;
     table.ngram_mix = ngram_mix;
     table.shift_history = shift_history;
+    table.sparse_attention = sparse_attention;
     table.stream_mean = stream_mean;
     table.stream_read = stream_read;
     return table;

@@ -142,7 +142,6 @@ struct DeltaRegisters {
             for (int c = 0; c < 4; ++c) seen[c] = __fmaf_rn(k[n], memory[n][c], seen[c]);
         }
         sum_rows(seen);
-        float o[4] = {};
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
             const float d = beta * (tile.v[row * kDim + column + c] - alpha * seen[c]);
@@ -151,7 +150,12 @@ struct DeltaRegisters {
                 memory[n][c] = __fmaf_rn(k[n], d, alpha * memory[n][c]);
             }
         }
-        if constexpr (!kRead) return;
+        if constexpr (kRead) read(tile, row);
+    }
+
+    // o = M^T q
+    __device__ void read(const DeltaTile& tile, int row) const {
+        float o[4] = {};
 #pragma unroll
         for (int n = 0; n < kHeld; ++n) {
             const float q = tile.q[row * kDim + first + n * kStride];

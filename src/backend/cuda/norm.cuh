@@ -41,11 +41,11 @@ struct Turns {
 
 // Sine and cosine of the turn of pair `i`. The angle needs double: positions reach millions.
 __device__ inline float2 turn_of(const Turns& turns, int i) {
-    constexpr double kTwoPi = 6.283185307179586476925;
+    constexpr double kInversePi = 0.318309886183790671538;
     const double angle = static_cast<double>(turns.position) * turns.inverse_frequency[i];
-    const auto within = static_cast<float>(angle - kTwoPi * rint(angle / kTwoPi));
+    const double halves = angle * kInversePi;  // half turns
     float2 turn;
-    sincosf(within, &turn.x, &turn.y);
+    sincospif(static_cast<float>(halves - 2.0 * rint(0.5 * halves)), &turn.x, &turn.y);
     return turn;
 }
 

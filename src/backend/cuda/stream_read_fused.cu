@@ -181,9 +181,31 @@ __device__ void put_together(const Fused& fused, std::int64_t first, int rows, f
     __syncthreads();
 }
 
+// x of one column, from the product of up with l that the lanes of this one's stream and row hold:
+// lane i of the eight of a stream goes on with row i of x.
+template <int kRows>
+__device__ void finish_column(const Fused& fused, std::int64_t first, int rows, int s, int part,
+                              std::int64_t column, float gate, const float* factors) {
+    const op::StreamRead& args = fused.args;
+    const std::int64_t t = first + part;
+    const bool own = s < args.streams && column < args.x.cols && part < rows;
+    const bool folds = !args.block_out.empty();
+    float value = 0.0f;
+    if (own) {
+        const float inject = folds ? fused.inject_from[t * args.streams + s] : 0.0f;
+        const std::int64_t at = s * args.x.cols + column;
+        const float stream = fused.folded(t, s, column, inject);
+        if (folds) args.residual.row(t)[at] = stream;
+        value = sigmoid(gate) * (stream * factors[part * args.streams + s] * args.norm[at]);
+    }
+    for (int by = kWarp / 2; by >= kLowLanes; by /= 2) {
+        value += __shfl_xor_sync(kAllLanes, value, by);
+    }
+    if (own && s == 0) args.x.row(t)[column] = value / static_cast<float>(args.streams);
+}
+
 // x of some columns, and the residual written back: block (group of columns, 0, group of rows).
-// Lanes 8s .. 8s+7 of a warp multiply the row of up of stream s; then the i-th of them goes on
-// with row i of x.
+// Lanes 8s .. 8s+7 of a warp multiply the row of up of stream s.
 template <typename Eight, int kRows>
 __global__ void __launch_bounds__(kThreads, 2) collapse_streams(Fused fused) {
     const op::StreamRead& args = fused.args;
@@ -236,23 +258,7 @@ __global__ void __launch_bounds__(kThreads, 2) collapse_streams(Fused fused) {
             }
             if (part == i) gate = sum;
         }
-        float value = 0.0f;
-        const std::int64_t t = first + part;
-        const bool own = s < args.streams && column + n < args.x.cols && part < rows;
-        if (own) {
-            const float inject =
-                args.block_out.empty() ? 0.0f : fused.inject_from[t * args.streams + s];
-            const std::int64_t at = s * args.x.cols + column + n;
-            const float stream = fused.folded(t, s, column + n, inject);
-            if (!args.block_out.empty()) args.residual.row(t)[at] = stream;
-            value = sigmoid(gate) * (stream * factors[part * args.streams + s] * args.norm[at]);
-        }
-        for (int by = kWarp / 2; by >= kLowLanes; by /= 2) {
-            value += __shfl_xor_sync(kAllLanes, value, by);
-        }
-        if (own && s == 0) {
-            args.x.row(t)[column + n] = value / static_cast<float>(args.streams);
-        }
+        finish_column<kRows>(fused, first, rows, s, part, column + n, gate, factors);
     }
 }
 

@@ -1,0 +1,309 @@
+// Bounded by reading the selected keys and values, once for all query heads that share them. The
+// list of what a row sees is cut into pieces of kPiece, wherever the row stands in a window; a
+// block of threads attends to one piece for one key head, and what it finds (largest score, sum of
+// weights, weighted values) is put together in the order of the pieces.
+#include <algorithm>
+
+#include "backend/cuda/cache.cuh"
+#include "backend/cuda/eight.cuh"
+#include "backend/cuda/launch.cuh"
+#include "backend/cuda/sparse.cuh"
+
+namespace strata::cuda {
+namespace {
+
+constexpr int kPiece = kWarp;  // softmax takes a lane an entry
+constexpr int kThreads = 128;
+constexpr int kWarps = kThreads / kWarp;
+
+// Pieces of the longest list.
+__host__ __device__ int pieces_of(const op::SparseAttention& args) {
+    const std::int64_t ratio = args.shape.ratio;
+    const std::int64_t longest =
+        min((args.shape.blocks_kept + std::int64_t{1}) * ratio - 1, args.cache.context);
+    return static_cast<int>((longest + kPiece - 1) / kPiece);
+}
+
+// What the pieces of some rows leave, for query head after query head of each row and piece.
+struct Partial {
+    float* largest;  // [rows, pieces, H]
+    float* sum;      // [rows, pieces, H]
+    float* out;      // [rows, pieces, H, d]
+    int pieces;
+    int heads;
+    int head_dim;
+
+    __device__ std::int64_t at(std::int64_t row, int piece, int head) const {
+        return (row * pieces + piece) * heads + head;
+    }
+};
+
+Partial partial_of(const SparseRows& rows) {
+    const op::AttentionShape& shape = rows.args.shape;
+    Partial partial{};
+    partial.pieces = pieces_of(rows.args);
+    partial.heads = shape.heads;
+    partial.head_dim = shape.head_dim;
+    const std::int64_t each =
+        std::min(kSparseRows, rows.args.x.rows) * partial.pieces * shape.heads;
+    partial.out = rows.partial;
+    partial.largest = partial.out + each * shape.head_dim;
+    partial.sum = partial.largest + each;
+    return partial;
+}
+
+// Turns the scores [kPiece, group] of a piece into weights, and notes their largest and sum.
+__device__ void weigh(float* scores, int group, float scale, const Partial& partial,
+                      std::int64_t at) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    for (int h = static_cast<int>(threadIdx.x) / kWarp; h < group; h += kWarps) {
+        const float score = scores[lane * group + h] * scale;
+        const float largest = warp_max(score);
+        const float weight = expf(score - largest);
+        scores[lane * group + h] = weight;
+        const float sum = warp_sum(weight);
+        if (lane != 0) continue;
+        partial.largest[at + h] = largest;
+        partial.sum[at + h] = sum;
+    }
+}
+
+// Any shape: block (piece, key head, row).
+template <typename Cache>
+__global__ void __launch_bounds__(kThreads)
+    attend_piece(SparseRows rows, std::int64_t first, Partial partial) {
+    __shared__ int positions[kPiece];
+    const op::AttentionShape& shape = rows.args.shape;
+    const int group = shape.heads / shape.kv_heads;
+    const int d = shape.head_dim;
+    const auto piece = static_cast<int>(blockIdx.x);
+    const auto g = static_cast<int>(blockIdx.y);
+    const std::int64_t t = first + blockIdx.z;
+    const Seen seen(rows, t);
+    const int count = min(kPiece, seen.count() - piece * kPiece);
+    if (count <= 0) return;
+    const auto thread = static_cast<int>(threadIdx.x);
+    auto* scores = reinterpret_cast<float*>(shared_bytes());
+    if (thread < count) positions[thread] = seen.at(piece * kPiece + thread);
+    __syncthreads();
+    using Stored = typename Cache::Stored;
+    const auto row_at = [&](int i) {
+        return (std::int64_t{positions[i]} * shape.kv_heads + g) * d;
+    };
+    for (int pair = thread; pair < kPiece * group; pair += kThreads) {
+        const int i = pair / group;
+        float sum = -INFINITY;
+        if (i < count) {
+            const auto* key = static_cast<const Stored*>(rows.args.cache.keys) + row_at(i);
+            const float* query = rows.query.row(t) + (g * group + pair % group) * 2 * d;
+            sum = 0.0f;
+            for (int c = 0; c < d; ++c) sum = __fmaf_rn(query[c], Cache::decode(key[c]), sum);
+        }
+        scores[pair] = sum;
+    }
+    __syncthreads();
+    const std::int64_t at = partial.at(blockIdx.z, piece, g * group);
+    weigh(scores, group, 1.0f / sqrtf(static_cast<float>(d)), partial, at);
+    __syncthreads();
+    for (int i = thread; i < group * d; i += kThreads) {
+        float sum = 0.0f;
+        for (int e = 0; e < count; ++e) {
+            const auto* value = static_cast<const Stored*>(rows.args.cache.values) + row_at(e);
+            sum = __fmaf_rn(scores[e * group + i / d], Cache::decode(value[i % d]), sum);
+        }
+        partial.out[at * d + i] = sum;
+    }
+}
+
+// Heads of kDim, kGroup of them a key head, both for published models. Keys and values of the
+// piece are asked for at once and wait in registers: lanes of eight take a key, a thread two
+// dimensions of all values.
+template <typename Cache, int kDim, int kGroup>
+struct HeldPiece {
+    static constexpr int kLanes = 8;                                  // of a key
+    static constexpr int kEights = kDim / kLanes / kEight;            // of a key, a lane
+    static constexpr int kSets = kPiece / kWarps / (kWarp / kLanes);  // keys of a lane
+    static_assert(kDim == 2 * kThreads);
+    using Stored = typename Cache::Stored;
+
+    typename Cache::Eight keys[kSets][kEights];
+    typename Cache::Two values[kPiece];
+
+    __device__ static int lane_part() { return static_cast<int>(threadIdx.x) % kLanes; }
+    // The entry of the piece that set `set` of this thread works on.
+    __device__ static int entry(int set) {
+        return static_cast<int>(threadIdx.x) / kWarp * (kPiece / kWarps) + set * (kWarp / kLanes) +
+               static_cast<int>(threadIdx.x) % kWarp / kLanes;
+    }
+
+    // `positions` are valid for the whole piece: of rows that exist.
+    __device__ void load(const op::AttentionCache& cache, int kv_heads, int g,
+                         const int* positions) {
+        const auto* all_keys = static_cast<const Stored*>(cache.keys) + g * kDim;
+        const auto* all_values = static_cast<const Stored*>(cache.values) + g * kDim;
+        const std::int64_t stride = std::int64_t{kv_heads} * kDim;
+#pragma unroll
+        for (int set = 0; set < kSets; ++set) {
+            const Stored* key = all_keys + positions[entry(set)] * stride;
+#pragma unroll
+            for (int j = 0; j < kEights; ++j) {
+                keys[set][j].load(key + kEight * (lane_part() + j * kLanes));
+            }
+        }
+#pragma unroll
+        for (int e = 0; e < kPiece; ++e) {
+            values[e].load(all_values + positions[e] * stride + 2 * threadIdx.x);
+        }
+    }
+
+    // scores[entry, head] = query . key, of the entries before `count`; others -infinity.
+    __device__ void score(const float* queries, int count, float* scores) const {
+        float sums[kGroup][kSets] = {};
+#pragma unroll
+        for (int j = 0; j < kEights; ++j) {
+            float key[kSets][kEight];
+#pragma unroll
+            for (int set = 0; set < kSets; ++set) keys[set][j].unpack(key[set]);
+#pragma unroll
+            for (int h = 0; h < kGroup; ++h) {
+#pragma unroll
+                for (int set = 0; set < kSets; ++set) {
+                    sums[h][set] = add_eight(key[set], queries + h * kDim, lane_part() + j * kLanes,
+                                             kDim / kEight, sums[h][set]);
+                }
+            }
+        }
+#pragma unroll
+        for (int set = 0; set < kSets; ++set) {
+#pragma unroll
+            for (int h = 0; h < kGroup; ++h) {
+                float sum = sums[h][set];
+#pragma unroll
+                for (int by = kLanes / 2; by > 0; by /= 2) {
+                    sum += __shfl_xor_sync(kAllLanes, sum, by);
+                }
+                if (lane_part() == h % kLanes) {
+                    scores[entry(set) * kGroup + h] = entry(set) < count ? sum : -INFINITY;
+                }
+            }
+        }
+    }
+
+    // out[head, dimension] = sum over the entries of weight * value.
+    __device__ void add_values(const float* weights, float* out) const {
+        float2 sums[kGroup] = {};
+#pragma unroll
+        for (int e = 0; e < kPiece; ++e) {
+            const float2 value = values[e].unpack();
+#pragma unroll
+            for (int h = 0; h < kGroup; ++h) {
+                const float weight = weights[e * kGroup + h];
+                sums[h].x = __fmaf_rn(weight, value.x, sums[h].x);
+                sums[h].y = __fmaf_rn(weight, value.y, sums[h].y);
+            }
+        }
+#pragma unroll
+        for (int h = 0; h < kGroup; ++h) {
+            *reinterpret_cast<float2*>(out + h * kDim + 2 * threadIdx.x) = sums[h];
+        }
+    }
+};
+
+template <typename Cache, int kDim, int kGroup>
+__global__ void __launch_bounds__(kThreads)
+    attend_held(SparseRows rows, std::int64_t first, Partial partial) {
+    __shared__ int positions[kPiece];
+    alignas(16) __shared__ float queries[kGroup * kDim];
+    alignas(16) __shared__ float scores[kPiece * kGroup];
+    const auto piece = static_cast<int>(blockIdx.x);
+    const auto g = static_cast<int>(blockIdx.y);
+    const std::int64_t t = first + blockIdx.z;
+    const Seen seen(rows, t);
+    const int count = min(kPiece, seen.count() - piece * kPiece);
+    if (count <= 0) return;
+    const auto thread = static_cast<int>(threadIdx.x);
+    // Past the end the last row stands in, with a weight of zero.
+    if (thread < kPiece) positions[thread] = seen.at(piece * kPiece + min(thread, count - 1));
+    const float* query = rows.query.row(t) + std::int64_t{g} * kGroup * 2 * kDim;
+    for (int i = thread; i < kGroup * kDim; i += kThreads) {
+        queries[i / kDim * kDim + eight_at(i % kDim, kDim / kEight)] =
+            query[i / kDim * 2 * kDim + i % kDim];
+    }
+    __syncthreads();
+    HeldPiece<Cache, kDim, kGroup> held;
+    held.load(rows.args.cache, rows.args.shape.kv_heads, g, positions);
+    held.score(queries, count, scores);
+    __syncthreads();
+    const std::int64_t at = partial.at(blockIdx.z, piece, g * kGroup);
+    weigh(scores, kGroup, 1.0f / sqrtf(static_cast<float>(kDim)), partial, at);
+    __syncthreads();
+    held.add_values(scores, partial.out + at * kDim);
+}
+
+constexpr int kMergeThreads = 256;
+
+// attended of one head of one row: block (head, row).
+__global__ void __launch_bounds__(kMergeThreads)
+    merge_pieces(SparseRows rows, std::int64_t first, Partial partial) {
+    const auto h = static_cast<int>(blockIdx.x);
+    const std::int64_t t = first + blockIdx.y;
+    const int d = partial.head_dim;
+    const int pieces = (Seen(rows, t).count() + kPiece - 1) / kPiece;
+    auto* factors = reinterpret_cast<float*>(shared_bytes());
+    float largest = -INFINITY;
+    for (int i = 0; i < pieces; ++i) {
+        const float other = partial.largest[partial.at(blockIdx.y, i, h)];
+        largest = other > largest || other != other ? other : largest;
+    }
+    for (int i = static_cast<int>(threadIdx.x); i < pieces; i += kMergeThreads) {
+        factors[i] = expf(partial.largest[partial.at(blockIdx.y, i, h)] - largest);
+    }
+    __syncthreads();
+    const float* gate = rows.query.row(t) + std::int64_t{h} * 2 * d + d;
+    for (int c = static_cast<int>(threadIdx.x); c < d; c += kMergeThreads) {
+        float all = 0.0f;
+        float sum = 0.0f;
+#pragma unroll 4
+        for (int i = 0; i < pieces; ++i) {
+            const std::int64_t at = partial.at(blockIdx.y, i, h);
+            all = __fmaf_rn(factors[i], partial.sum[at], all);
+            sum = __fmaf_rn(factors[i], partial.out[at * d + c], sum);
+        }
+        rows.attended.row(t)[h * d + c] = sum / all * sigmoid(gate[c]);
+    }
+}
+
+bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
+
+}  // namespace
+
+std::int64_t attend_scratch(const op::SparseAttention& args) {
+    return std::min(kSparseRows, args.x.rows) * pieces_of(args) * args.shape.heads *
+           (args.shape.head_dim + std::int64_t{2});
+}
+
+void attend(Queue& queue, const SparseRows& rows, std::int64_t first, std::int64_t count) {
+    const op::AttentionShape& shape = rows.args.shape;
+    const op::AttentionCache& cache = rows.args.cache;
+    const Partial partial = partial_of(rows);
+    const int group = shape.heads / shape.kv_heads;
+    const dim3 blocks(static_cast<unsigned>(partial.pieces), static_cast<unsigned>(shape.kv_heads),
+                      static_cast<unsigned>(count));
+    const bool held =
+        is_aligned(cache.keys) && is_aligned(cache.values) && shape.head_dim == 256 && group == 12;
+    with_cache(cache.type, [&](auto type) {
+        using Cache = decltype(type);
+        if (held) {
+            launch(queue, {blocks, kThreads}, attend_held<Cache, 256, 12>, rows, first, partial);
+        } else {
+            const std::size_t bytes = static_cast<std::size_t>(kPiece * group) * sizeof(float);
+            launch(queue, {blocks, kThreads, bytes}, attend_piece<Cache>, rows, first, partial);
+        }
+    });
+    launch(queue,
+           {dim3(static_cast<unsigned>(shape.heads), static_cast<unsigned>(count)), kMergeThreads,
+            static_cast<std::size_t>(partial.pieces) * sizeof(float)},
+           merge_pieces, rows, first, partial);
+}
+
+}  // namespace strata::cuda
