@@ -22,6 +22,17 @@ enum class CacheKind : std::uint8_t { f16, f32 };
 // chunked one differs from it by rounding.
 enum class PromptForm : std::uint8_t { recurrent, chunked };
 
+// What a model runs on.
+struct DeviceChoice {
+    enum class Kind : std::uint8_t {
+        best,  // the first CUDA device that holds the model, else the CPU
+        cpu,
+        cuda
+    };
+    Kind kind = Kind::best;
+    int number = 0;  // of the CUDA device
+};
+
 inline constexpr std::int64_t kChunkRowsMax = 4096;
 inline constexpr std::int64_t kWindowMax = 16;
 inline constexpr std::int64_t kNgramMappedBytes = std::int64_t{4} << 30;
@@ -44,10 +55,11 @@ struct DumpOptions {
 std::vector<std::int64_t> default_feature_layers(std::int64_t layers);
 
 struct EngineOptions {
-    std::string model;         // a GGUF file, a part of a split set, or a folder holding one
-    std::string dflash;        // a DFlash2 draft's GGUF file; empty: none
-    std::string mtp;           // a GGUF file of the MTP layer; empty: the model file's own
-    int threads = 0;           // 0: all cores that this process may use
+    std::string model;   // a GGUF file, a part of a split set, or a folder holding one
+    std::string dflash;  // a DFlash2 draft's GGUF file; empty: none
+    std::string mtp;     // a GGUF file of the MTP layer; empty: the model file's own
+    DeviceChoice device;
+    int threads = 0;           // of the CPU; 0: all cores that this process may use
     std::int64_t context = 0;  // tokens that a sequence may reach; 0: the trained length
     std::int64_t chunk = 512;  // prompt tokens read at a time, 1 to kChunkRowsMax
     CacheKind cache = CacheKind::f16;
@@ -166,6 +178,8 @@ struct ModelInfo {
     bool has_mtp = false;
     bool has_tokenizer = false;
     std::uint64_t file_bytes = 0;
+    std::string device;       // what the model runs on
+    std::string device_note;  // why not a GPU, where one was looked for; else empty
     std::vector<std::int32_t> end_tokens;
     // From the file; temperature 0 where it says nothing.
     Sampling sampling;

@@ -28,8 +28,10 @@ struct BackendOptions {
 // instructions that the machine has not.
 Result<Backend> make_cpu_backend(const BackendOptions& options);
 
-// The CUDA device of this number. Its table has no function for most ops: those are null. Errors:
-// a build without CUDA, no driver, no such device.
+// Whether this build has a CUDA backend.
+bool has_cuda();
+
+// The CUDA device of this number. Errors: a build without CUDA, no driver, no such device.
 Result<Backend> make_cuda_backend(int number);
 
 }  // namespace strata

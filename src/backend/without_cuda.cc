@@ -3,6 +3,8 @@
 
 namespace strata {
 
+bool has_cuda() { return false; }
+
 Result<Backend> make_cuda_backend(int number) {
     return STRATA_ERROR("CUDA device ", number,
                         " was asked for, and this is a build without CUDA, wanted one with "

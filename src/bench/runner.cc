@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "backend/choose.h"
 #include "base/text.h"
 #include "bench/clock.h"
 
@@ -55,8 +56,10 @@ Result<Runner> Runner::load(const BenchOptions& options, std::int64_t rows_max) 
     }
     Runner runner(options);
     runner.cache_ = model.cache == CacheKind::f16 ? op::CacheType::f16 : op::CacheType::f32;
-    STRATA_ASSIGN(runner.backend_, make_cpu_backend({model.threads}));
     STRATA_ASSIGN(gguf::File file, gguf::File::open(model.model));
+    const auto fits = [](std::uint64_t) { return Status(Ok{}); };
+    STRATA_ASSIGN(ChosenBackend chosen, choose_backend(model.device, model.threads, fits));
+    runner.backend_ = std::move(chosen.backend);
     STRATA_ASSIGN(
         runner.target_,
         model::Target::load(std::move(file), *runner.backend_.device, runner.backend_.ops,

@@ -54,7 +54,7 @@ Result<Draft> make_draft(const DraftOptions& options, Engine& engine) {
 Status run(const DraftOptions& options) {
     EngineOptions engine_opts = engine_options(options.model);
     engine_opts.mtp = options.mtp.value_or("");
-    STRATA_ASSIGN(const auto engine, Engine::load(engine_opts));
+    STRATA_ASSIGN(const auto engine, load(engine_opts));
     STRATA_ASSIGN(const Draft draft, make_draft(options, *engine));
     if (!options.json) return print(table(draft, *engine));
     Json json = {{"path", draft.path}, {"confidence", draft.confidence}};

@@ -120,7 +120,7 @@ Result<std::unique_ptr<Engine>> load(const ModelOptions& model, const DraftingOp
             options.dump.layers.assign(drafting.dump_layers->begin(), drafting.dump_layers->end());
         }
     }
-    return Engine::load(options);
+    return load(options);
 }
 
 Drafting drafting_of(const DraftingOptions& options) {

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "cli/output.h"
 
 namespace strata::cli {
 
@@ -12,7 +13,32 @@ void add_model_option(Options& options, ModelOptions* to) {
         .required();
 }
 
+namespace {
+
+// "auto", "cpu", "cuda" or "cuda:N".
+Status read_device(const std::string& text, DeviceChoice& device) {
+    if (text == "auto" || text == "cpu") {
+        device.kind = text == "cpu" ? DeviceChoice::Kind::cpu : DeviceChoice::Kind::best;
+        return Ok{};
+    }
+    if (text != "cuda" && !text.starts_with("cuda:")) {
+        return STRATA_ERROR(quote(text), " is none of auto, cpu, cuda, cuda:N");
+    }
+    device.kind = DeviceChoice::Kind::cuda;
+    if (text == "cuda") return Ok{};
+    STRATA_ASSIGN(const std::int64_t number, parse_integer(text.substr(5), {0, kDeviceNumberMax}));
+    device.number = static_cast<int>(number);
+    return Ok{};
+}
+
+}  // namespace
+
 void add_computing_options(Options& options, ModelOptions* to) {
+    options.parsed(
+        "--device", "auto|cpu|cuda|cuda:N",
+        [to](const std::string& text) { return read_device(text, to->device); },
+        "What to compute on: a CUDA device of this number, the CPU, or the first CUDA "
+        "device if there is one and the model fits there (default: auto)");
     options.integer("-t,--threads", {1, kThreadsMax}, &to->threads,
                     "Threads to compute with; the output does not depend on it (default: all "
                     "cores that the process may use)");
@@ -41,6 +67,7 @@ EngineOptions engine_options(const ModelOptions& options) {
     EngineOptions engine;
     engine.model = options.model;
     engine.dflash = options.dflash;
+    engine.device = options.device;
     engine.threads = static_cast<int>(options.threads);
     engine.context = options.context;
     engine.chunk = options.chunk;
@@ -50,8 +77,17 @@ EngineOptions engine_options(const ModelOptions& options) {
     return engine;
 }
 
+Result<std::unique_ptr<Engine>> load(const EngineOptions& options) {
+    STRATA_ASSIGN(auto engine, Engine::load(options));
+    const ModelInfo& info = engine->info();
+    if (!info.device_note.empty()) {
+        warn(concat("on the ", info.device, ", not a GPU: ", info.device_note, "\n"));
+    }
+    return engine;
+}
+
 Result<std::unique_ptr<Engine>> load(const ModelOptions& options) {
-    return Engine::load(engine_options(options));
+    return load(engine_options(options));
 }
 
 }  // namespace strata::cli

@@ -11,9 +11,12 @@
 
 namespace strata::cli {
 
+inline constexpr std::int64_t kDeviceNumberMax = 1023;
+
 struct ModelOptions {
     std::string model;
     std::string dflash;  // a DFlash2 draft; empty: none
+    DeviceChoice device;
     std::int64_t threads = 0;
     std::int64_t context = 0;  // 0: the default
     std::int64_t chunk = EngineOptions{}.chunk;
@@ -29,6 +32,8 @@ void add_model_option(Options& options, ModelOptions* to);
 void add_computing_options(Options& options, ModelOptions* to);
 
 EngineOptions engine_options(const ModelOptions& options);
+// Engine::load, and a line for a person where a GPU was looked for and not used.
+Result<std::unique_ptr<Engine>> load(const EngineOptions& options);
 Result<std::unique_ptr<Engine>> load(const ModelOptions& options);
 
 }  // namespace strata::cli

@@ -129,6 +129,11 @@ void Options::real(const std::string& names, std::optional<double>* to, const st
     });
 }
 
+void Options::parsed(const std::string& names, const std::string& value,
+                     std::function<Status(const std::string& text)> read, const std::string& help) {
+    add(names, value, help, std::move(read));
+}
+
 Options::Added Options::list(const std::string& names, const std::string& item,
                              std::optional<std::vector<std::int32_t>>* to,
                              const std::string& help) {

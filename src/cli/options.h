@@ -69,6 +69,9 @@ class Options {
                   const std::string& help);
     void seed(const std::string& names, std::optional<std::uint64_t>* to, const std::string& help);
     void real(const std::string& names, std::optional<double>* to, const std::string& help);
+    // What `read` makes something of; its error is wrong use.
+    void parsed(const std::string& names, const std::string& value,
+                std::function<Status(const std::string& text)> read, const std::string& help);
     // A list of numbers, or @FILE for a file that holds one.
     Added list(const std::string& names, const std::string& item,
                std::optional<std::vector<std::int32_t>>* to, const std::string& help);

@@ -46,6 +46,8 @@ void note(std::string_view text) {
     if (errors_on_terminal()) write_all(STDERR_FILENO, text);
 }
 
+void warn(std::string_view text) { write_all(STDERR_FILENO, text); }
+
 Progress::Progress(std::string what) : what_(std::move(what)), terminal_(errors_on_terminal()) {}
 
 Progress::~Progress() {

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <utility>
 
+#include "backend/choose.h"
 #include "base/text.h"
 #include "engine/model_text.h"
 #include "engine/parts.h"
+#include "model/plan.h"
 #include "tokenizer/stream.h"
 
 namespace strata {
@@ -29,6 +31,28 @@ Status check_options(const EngineOptions& options) {
                             " tokens, wanted at least 1, or 0 for the trained length");
     }
     return Ok{};
+}
+
+// Whether the files' models, with a sequence at its context, fit in `available` bytes of a GPU.
+Status check_fit(const EngineOptions& options, const gguf::File& file,
+                 const std::optional<gguf::File>& mtp, const std::optional<gguf::File>& draft,
+                 std::uint64_t available) {
+    STRATA_ASSIGN(const model::Config config, model::config_from_gguf(file));
+    model::PlanOptions plan;
+    plan.sequence.context = options.context == 0 ? config.context : options.context;
+    plan.sequence.cache = options.cache == CacheKind::f16 ? op::CacheType::f16 : op::CacheType::f32;
+    plan.sequence.mtp = config.mtp_layers > 0;
+    plan.rows_max = std::max(options.chunk, model::kWindowRowsMax);
+    plan.ngram_resident = model::ngram_cache_bytes(file, options.ngram_cache) == 0;
+    for (const auto* extra : {&mtp, &draft}) {
+        if (*extra) plan.extra.push_back(&**extra);
+    }
+    if (draft) {
+        STRATA_ASSIGN(const dflash::Config block, dflash::config_from_gguf(*draft));
+        plan.drafter_context =
+            dflash::Context::bytes(block, {plan.sequence.context, plan.sequence.cache});
+    }
+    return model::check_plan(file, config, plan, available);
 }
 
 std::string model_name(const gguf::File& file) {
@@ -140,12 +164,20 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
     STRATA_TRY(check_options(options));
     auto parts = std::make_unique<Parts>();
     parts->options = options;
-    STRATA_ASSIGN(parts->backend, make_cpu_backend({options.threads}));
     STRATA_ASSIGN(gguf::File file, gguf::File::open(options.model));
     std::optional<gguf::File> mtp;
     if (!options.mtp.empty()) {
         STRATA_ASSIGN(mtp, gguf::File::open(options.mtp));
     }
+    std::optional<gguf::File> draft;
+    if (!options.dflash.empty()) {
+        STRATA_ASSIGN(draft, gguf::File::open(options.dflash));
+    }
+    STRATA_ASSIGN(ChosenBackend chosen,
+                  choose_backend(options.device, options.threads, [&](std::uint64_t available) {
+                      return check_fit(options, file, mtp, draft, available);
+                  }));
+    parts->backend = std::move(chosen.backend);
     STRATA_ASSIGN(parts->target,
                   model::Target::load(std::move(file), *parts->backend.device, parts->backend.ops,
                                       std::max(options.chunk, model::kWindowRowsMax),
@@ -153,14 +185,15 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
     if (parts->target->mtp_file() != nullptr) {
         STRATA_TRY(check_tokenizer(*parts->target->mtp_file(), parts->target->file()));
     }
-    if (!options.dflash.empty()) {
-        STRATA_ASSIGN(gguf::File draft, gguf::File::open(options.dflash));
+    if (draft) {
         STRATA_ASSIGN(parts->dflash, dflash::BlockModel::load(
-                                         std::move(draft), *parts->target, *parts->backend.device,
+                                         *std::move(draft), *parts->target, *parts->backend.device,
                                          parts->backend.ops, parts->target->rows_max()));
         STRATA_TRY(check_tokenizer(parts->dflash->file(), parts->target->file()));
     }
     STRATA_ASSIGN(parts->info, describe(*parts->target));
+    parts->info.device = parts->backend.device->name();
+    parts->info.device_note = std::move(chosen.note);
     STRATA_ASSIGN(parts->tokenizer, tokenizer_of(parts->target->file(), parts->info.vocabulary));
     parts->info.has_tokenizer = parts->tokenizer.has_value();
     parts->context = options.context == 0 ? parts->info.trained_context : options.context;

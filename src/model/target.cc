@@ -68,24 +68,28 @@ Result<std::unique_ptr<Target>> Target::load(gguf::File file, device::Device& de
     target->queue_ = device.make_queue();
     target->mtp_file_ = std::move(mtp);
     if (target->mtp_file_) target->config_.mtp_layers = 0;
-    STRATA_ASSIGN(target->weights_,
-                  Weights::bind(target->file_, target->config_, device, *target->queue_));
-    STRATA_TRY(target->open_ngram(ngram, rows_max));
+    const std::int64_t cache = ngram_cache_bytes(target->file_, ngram.cache_bytes);
+    STRATA_ASSIGN(target->weights_, Weights::bind(target->file_, target->config_, device,
+                                                  *target->queue_, cache == 0));
+    STRATA_TRY(target->open_ngram(cache, ngram.method, rows_max));
     if (target->mtp_file_) STRATA_TRY(target->bind_mtp());
     STRATA_TRY(target->prepare(rows_max));
     return target;
 }
 
-Status Target::open_ngram(const NgramOptions& options, std::int64_t rows_max) {
+std::int64_t ngram_cache_bytes(const gguf::File& file, std::optional<std::int64_t> asked) {
+    const gguf::Tensor* table = file.find_tensor("per_layer_token_embd.weight");
+    const std::size_t bytes = table == nullptr ? 0 : table->data.size();
+    return asked.value_or(bytes > kNgramMappedBytes ? kNgramCacheBytes : 0);
+}
+
+Status Target::open_ngram(std::int64_t cache, ReadMethod method, std::int64_t rows_max) {
     if (!config_.ngram.present()) return Ok{};
     const NgramWeights& weights = *weights_.ngram;
-    work_.ngram_table = weights.table;
-    const std::int64_t bytes = weights.table.rows * weights.table.row_bytes;
-    const std::int64_t cache =
-        options.cache_bytes.value_or(bytes > kNgramMappedBytes ? kNgramCacheBytes : 0);
+    at_.work.ngram_table = weights.table;
     if (cache == 0) return Ok{};
     const std::int64_t request = rows_max * config_.ngram.heads();
-    STRATA_ASSIGN(ngram_reader_, RowReader::open(weights.stored, request, cache, options.method));
+    STRATA_ASSIGN(ngram_reader_, RowReader::open(weights.stored, request, cache, method));
     ngram_read_.resize(static_cast<std::size_t>(request * weights.table.row_bytes));
     return Ok{};
 }
@@ -102,40 +106,23 @@ Status Target::bind_mtp() {
 Status Target::prepare(std::int64_t rows_max) {
     rows_max_ = rows_max;
     const std::vector<double> frequencies = inverse_frequencies(config_);
-    MatrixView<double> device_frequencies;
-    const auto carve = [&](device::Carver& pieces) {
-        residual_with_waiting_ = pieces.matrix<float>(rows_max + 1, config_.stream_width());
-        work_.residual = residual_with_waiting_.rows_from(1, rows_max);
-        work_.x = pieces.matrix<float>(rows_max, config_.hidden);
-        work_.y = pieces.matrix<float>(rows_max, config_.hidden);
-        work_.inject = pieces.matrix<float>(rows_max, config_.streams);
-        const std::int64_t heads = config_.ngram.present() ? config_.ngram.heads() : 0;
-        work_.ngram = pieces.matrix<float>(rows_max, heads * config_.ngram.row_width);
-        work_.ngram_rows = pieces.matrix<std::int64_t>(rows_max, heads);
-        work_.tokens = pieces.vector<std::int32_t>(rows_max);
-        work_.chosen = pieces.matrix<std::int32_t>(rows_max, config_.experts_active);
-        device_ngram_ = pieces.take_bytes(static_cast<std::int64_t>(ngram_read_.size()), 1);
-        device_logits_ =
-            pieces.matrix<float>(std::min(rows_max, kWindowRowsMax), config_.vocabulary);
-        device_mean_ = pieces.matrix<float>(rows_max, config_.hidden);
-        device_frequencies =
-            pieces.matrix<double>(1, static_cast<std::int64_t>(frequencies.size()));
-    };
+    const auto read_bytes = static_cast<std::int64_t>(ngram_read_.size());
+    const op::Weight table = at_.work.ngram_table;
     device::Carver measure;
-    carve(measure);
+    at_.lay_out(config_, rows_max, read_bytes, measure);
     STRATA_ASSIGN(memory_, device_->allocate(measure.used()));
     device::Carver pieces(memory_.data());
-    carve(pieces);
-    device_->upload(*queue_, reinterpret_cast<std::byte*>(device_frequencies.data),
+    at_.lay_out(config_, rows_max, read_bytes, pieces);
+    at_.work.ngram_table = table;
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.inverse_frequency.data),
                     std::as_bytes(std::span(frequencies)));
-    inverse_frequency_ = device_frequencies.data;
     if (ngram_reader_ != nullptr) {
         // The rows of a step lie in the order in which they are wanted.
-        ngram_rows_.resize(static_cast<std::size_t>(work_.ngram_rows.size()));
+        ngram_rows_.resize(static_cast<std::size_t>(at_.work.ngram_rows.size()));
         std::iota(ngram_rows_.begin(), ngram_rows_.end(), std::int64_t{0});
         upload_ngram_rows();
-        work_.ngram_table.data = device_ngram_;
-        work_.ngram_table.rows = work_.ngram_rows.size();
+        at_.work.ngram_table.data = at_.ngram_read;
+        at_.work.ngram_table.rows = at_.work.ngram_rows.size();
     }
     return Ok{};
 }
@@ -172,12 +159,12 @@ Status Target::check_step(const Sequence& sequence, const StepRequest& request) 
 }
 
 void Target::upload_tokens(std::span<const std::int32_t> tokens) {
-    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.tokens.data),
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.work.tokens.data),
                     std::as_bytes(tokens));
 }
 
 void Target::upload_ngram_rows() {
-    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.ngram_rows.data),
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.work.ngram_rows.data),
                     std::as_bytes(std::span(ngram_rows_)));
 }
 
@@ -196,13 +183,13 @@ Status Target::bring_ngram_rows() {
     if (ngram_reader_ == nullptr) return Ok{};
     STRATA_TRY(ngram_reader_->finish(ngram_read_.data()));
     const std::size_t bytes =
-        ngram_rows_.size() * static_cast<std::size_t>(work_.ngram_table.row_bytes);
-    device_->upload(*queue_, device_ngram_, std::span<const std::byte>(ngram_read_).first(bytes));
+        ngram_rows_.size() * static_cast<std::size_t>(at_.work.ngram_table.row_bytes);
+    device_->upload(*queue_, at_.ngram_read, std::span<const std::byte>(ngram_read_).first(bytes));
     return Ok{};
 }
 
 Forward Target::forward(const op::Table& ops, const Workspace& work, std::int64_t first) {
-    return {config_, weights_, inverse_frequency_, ops, *queue_, work, first};
+    return {config_, weights_, at_.inverse_frequency.data, ops, *queue_, work, first};
 }
 
 Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) {
@@ -211,7 +198,7 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     upload_tokens(request.tokens);
     find_ngram_rows(sequence, request.tokens);
     const op::Table& ops = request.window ? ops_ : ops_.for_prompts();
-    Forward pass = forward(ops, work_.first_rows(rows), sequence.length());
+    Forward pass = forward(ops, at_.work.first_rows(rows), sequence.length());
     STRATA_TRY(run_layers(sequence, pass, request));
 
     logits_.clear();
@@ -273,10 +260,10 @@ Status Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& 
 
 void Target::take_feature(Forward& pass, std::int64_t index, std::int64_t rows,
                           std::int64_t layers) {
-    pass.stream_mean(device_mean_.first_rows(rows));
+    pass.stream_mean(at_.mean.first_rows(rows));
     mean_.resize(static_cast<std::size_t>(rows * config_.hidden));
     device_->download(*queue_, std::as_writable_bytes(std::span(mean_)),
-                      reinterpret_cast<const std::byte*>(device_mean_.data));
+                      reinterpret_cast<const std::byte*>(at_.mean.data));
     for (std::int64_t r = 0; r < rows; ++r) {
         std::copy_n(mean_.begin() + r * config_.hidden, config_.hidden,
                     features_.begin() + (r * layers + index) * config_.hidden);
@@ -287,20 +274,20 @@ void Target::take_residual(std::int64_t rows) {
     residual_.resize(static_cast<std::size_t>(rows * config_.stream_width()));
     if (rows == 0) return;
     device_->download(*queue_, std::as_writable_bytes(std::span(residual_)),
-                      reinterpret_cast<const std::byte*>(work_.residual.data));
+                      reinterpret_cast<const std::byte*>(at_.work.residual.data));
 }
 
 void Target::take_chosen(std::int64_t rows) {
     const std::size_t at = chosen_.size();
     chosen_.resize(at + static_cast<std::size_t>(rows * config_.experts_active));
     device_->download(*queue_, std::as_writable_bytes(std::span(chosen_).subspan(at)),
-                      reinterpret_cast<const std::byte*>(work_.chosen.data));
+                      reinterpret_cast<const std::byte*>(at_.work.chosen.data));
 }
 
 Status Target::sink_logits(Forward& pass, std::int64_t from, std::int64_t rows,
                            const LogitSink& sink) {
     for (std::int64_t done = 0; done < rows;) {
-        const std::int64_t now = std::min(rows - done, device_logits_.rows);
+        const std::int64_t now = std::min(rows - done, at_.logits.rows);
         logits_.clear();
         take_logits(pass, from + done, now, weights_.head, logits_);
         queue_->wait();
@@ -314,12 +301,12 @@ Status Target::sink_logits(Forward& pass, std::int64_t from, std::int64_t rows,
 void Target::take_logits(Forward& pass, std::int64_t from, std::int64_t rows,
                          const op::Weight& head, std::vector<float>& out) {
     while (rows > 0) {
-        const std::int64_t now = std::min(rows, device_logits_.rows);
-        pass.head(from, head, {device_logits_.data, now, head.rows});
+        const std::int64_t now = std::min(rows, at_.logits.rows);
+        pass.head(from, head, {at_.logits.data, now, head.rows});
         const std::size_t at = out.size();
         out.resize(at + static_cast<std::size_t>(now * head.rows));
         device_->download(*queue_, std::as_writable_bytes(std::span(out).subspan(at)),
-                          reinterpret_cast<const std::byte*>(device_logits_.data));
+                          reinterpret_cast<const std::byte*>(at_.logits.data));
         from += now;
         rows -= now;
     }
@@ -332,8 +319,8 @@ void Target::commit(Sequence& sequence, std::int64_t rows, std::vector<float>* m
 }
 
 Workspace Target::shifted_residual(std::int64_t from, std::int64_t rows) const {
-    Workspace work = work_.first_rows(rows);
-    work.residual = residual_with_waiting_.rows_from(from, rows);
+    Workspace work = at_.work.first_rows(rows);
+    work.residual = at_.residual_with_waiting.rows_from(from, rows);
     return work;
 }
 
@@ -346,7 +333,7 @@ void Target::run_mtp_cells(Sequence& sequence, std::int64_t rows, std::vector<fl
     const std::int64_t first_cell = before == 0 ? 0 : before - 1;
     const std::int64_t cells = rows - from;
     auto* const waiting = reinterpret_cast<std::byte*>(sequence.mtp_.waiting_residual);
-    device_->copy(*queue_, reinterpret_cast<std::byte*>(residual_with_waiting_.data), waiting,
+    device_->copy(*queue_, reinterpret_cast<std::byte*>(at_.residual_with_waiting.data), waiting,
                   row_bytes);
     if (cells > 0) {
         upload_tokens(sequence.tokens().subspan(static_cast<std::size_t>(first_cell + 1)));
@@ -368,7 +355,8 @@ void Target::run_mtp_cells(Sequence& sequence, std::int64_t rows, std::vector<fl
         std::swap(state.raw_now, state.raw_next);
     }
     device_->copy(*queue_, waiting,
-                  reinterpret_cast<const std::byte*>(residual_with_waiting_.row(rows)), row_bytes);
+                  reinterpret_cast<const std::byte*>(at_.residual_with_waiting.row(rows)),
+                  row_bytes);
 }
 
 Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int64_t guesses,

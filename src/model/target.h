@@ -14,6 +14,7 @@
 #include "model/forward.h"
 #include "model/row_reader.h"
 #include "model/sequence.h"
+#include "model/step_memory.h"
 #include "model/weights.h"
 #include "op/table.h"
 
@@ -32,6 +33,10 @@ struct NgramOptions {
 // Tables up to this size stay in memory beside the weights of the models that have them.
 inline constexpr std::int64_t kNgramMappedBytes = std::int64_t{4} << 30;
 inline constexpr std::int64_t kNgramCacheBytes = std::int64_t{64} << 20;
+
+// Bytes of rows of `file`'s n-gram table to keep, `asked` or the default; 0: the table is with the
+// weights.
+std::int64_t ngram_cache_bytes(const gguf::File& file, std::optional<std::int64_t> asked);
 
 using LogitSink = std::function<Status(MatrixView<const float> rows)>;
 
@@ -134,7 +139,7 @@ class Target {
     Target(gguf::File file, device::Device& device, const op::Table& ops)
         : file_(std::move(file)), device_(&device), ops_(ops) {}
 
-    Status open_ngram(const NgramOptions& options, std::int64_t rows_max);
+    Status open_ngram(std::int64_t cache, ReadMethod method, std::int64_t rows_max);
     Status bind_mtp();
     Status prepare(std::int64_t rows_max);
     Status check_step(const Sequence& sequence, const StepRequest& request) const;
@@ -164,17 +169,10 @@ class Target {
     Weights weights_;
     std::int64_t rows_max_ = 0;
     device::Buffer memory_;
-    // Of rows_max rows; the residual has one row more before them, for the MTP layer's waiting
-    // cell.
-    Workspace work_;
-    MatrixView<float> residual_with_waiting_;
-    MatrixView<float> device_logits_;  // [kWindowRowsMax, V]
-    MatrixView<float> device_mean_;    // [rows_max, D]
-    const double* inverse_frequency_ = nullptr;
+    StepMemory at_;
     std::unique_ptr<RowReader> ngram_reader_;  // null: the table is mapped
     std::vector<std::int64_t> ngram_rows_;
     std::vector<std::byte> ngram_read_;  // the rows of a step, as stored
-    std::byte* device_ngram_ = nullptr;  // likewise
     std::vector<float> logits_;
     std::vector<float> features_;
     std::vector<float> mean_;

@@ -16,8 +16,13 @@ namespace strata::model {
 class Binder {
   public:
     Binder(const gguf::File& file, const Config& config, device::Device& device,
-           device::Queue& queue, Weights& out)
-        : file_(file), config_(config), device_(device), queue_(queue), out_(out) {}
+           device::Queue& queue, Weights& out, bool ngram_resident = false)
+        : file_(file),
+          config_(config),
+          device_(device),
+          queue_(queue),
+          out_(out),
+          ngram_resident_(ngram_resident) {}
 
     Status run();
     Status run_mtp() { return mtp(out_.mtp.emplace()); }
@@ -28,7 +33,7 @@ class Binder {
     }
     Status stored(const gguf::Tensor& t, op::Weight& weight);
     Status matrix(std::string_view name, op::Weight& weight);
-    Status table(std::string_view name, op::Weight& weight);
+    Status table(std::string_view name, op::Weight& weight, bool resident = true);
     Status of_experts(std::string_view name, op::Weight& weight, const float*& factors);
     Result<std::vector<float>> factors(const gguf::Tensor& t) const;
     Status values(const std::vector<float>& list, const float*& at);
@@ -49,6 +54,7 @@ class Binder {
     device::Device& device_;
     device::Queue& queue_;
     Weights& out_;
+    const bool ngram_resident_;
     std::string prefix_;
 };
 
@@ -83,10 +89,11 @@ Status Binder::matrix(std::string_view name, op::Weight& weight) {
 }
 
 // A matrix whose rows are decoded.
-Status Binder::table(std::string_view name, op::Weight& weight) {
+Status Binder::table(std::string_view name, op::Weight& weight, bool resident) {
     STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
     STRATA_TRY(refuse_factors(file_, *t));
     STRATA_TRY(stored(*t, weight));
+    if (!resident) return Ok{};
     STRATA_ASSIGN(weight.data, device_.resident(t->data));
     return Ok{};
 }
@@ -212,7 +219,7 @@ Status Binder::layer(std::int64_t block, LayerWeights& w) {
 
 Status Binder::ngram(NgramWeights& w) {
     prefix_.clear();
-    STRATA_TRY(table("per_layer_token_embd.weight", w.table));
+    STRATA_TRY(table("per_layer_token_embd.weight", w.table, ngram_resident_));
     STRATA_ASSIGN(const gguf::Tensor* t, tensor("per_layer_token_embd.weight"));
     expect_scattered_reads(t->data);
     w.stored = {.path = file_.paths()[t->shard],
@@ -303,10 +310,10 @@ Status check_room(const gguf::File& file, const Config& config, std::uint64_t av
 }
 
 Result<Weights> Weights::bind(const gguf::File& file, const Config& config, device::Device& device,
-                              device::Queue& queue) {
+                              device::Queue& queue, bool ngram_resident) {
     STRATA_TRY(complete(file, missing_tensors(config, file)));
     Weights weights;
-    STRATA_TRY(Binder(file, config, device, queue, weights).run());
+    STRATA_TRY(Binder(file, config, device, queue, weights, ngram_resident).run());
     return weights;
 }
 

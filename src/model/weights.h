@@ -96,10 +96,11 @@ Status check_room(const gguf::File& file, const Config& config, std::uint64_t av
 // are decoded into buffers that this owns. The file must outlive it.
 class Weights {
   public:
-    // Binds every tensor of `config` in `file`. Errors name the tensor that is missing, misshapen
-    // or of a type that its place cannot hold.
+    // Binds every tensor of `config` in `file`; the n-gram table gets an address on the device
+    // where `ngram_resident` is set. Errors name the tensor that is missing, misshapen or of a type
+    // that its place cannot hold.
     static Result<Weights> bind(const gguf::File& file, const Config& config,
-                                device::Device& device, device::Queue& queue);
+                                device::Device& device, device::Queue& queue, bool ngram_resident);
 
     // Binds the MTP layer alone, from another file than the rest. Errors: likewise.
     Status bind_mtp(const gguf::File& file, const Config& config, device::Device& device,

@@ -22,6 +22,14 @@ class Device final : public device::Device {
 
     std::string_view name() const override { return name_; }
 
+    std::uint64_t available() const override {
+        std::size_t free = 0;
+        std::size_t total = 0;
+        STRATA_CUDA_MUST(cudaSetDevice(number_));
+        STRATA_CUDA_MUST(cudaMemGetInfo(&free, &total));
+        return free;
+    }
+
     Result<device::Buffer> allocate(std::size_t bytes) override {
         if (bytes == 0) return device::Buffer();
         STRATA_ASSIGN(std::byte * data, take(bytes));

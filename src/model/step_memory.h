@@ -1,0 +1,30 @@
+// Device memory that the steps of a target share.
+#pragma once
+
+#include <cstdint>
+
+#include "device/carver.h"
+#include "model/config.h"
+#include "model/forward.h"
+
+namespace strata::model {
+
+struct StepMemory {
+    // Of rows_max rows; the residual has one row more before them, for the MTP layer's waiting
+    // cell.
+    Workspace work;
+    MatrixView<float> residual_with_waiting;
+    MatrixView<float> logits;  // [kWindowRowsMax, V]
+    MatrixView<float> mean;    // [rows_max, D]
+    MatrixView<double> inverse_frequency;
+    std::byte* ngram_read = nullptr;  // the n-gram rows of a step, as stored
+
+    // Lays it out for steps of `rows_max` rows; `ngram_bytes` for rows read from the file.
+    void lay_out(const Config& config, std::int64_t rows_max, std::int64_t ngram_bytes,
+                 device::Carver& pieces);
+};
+
+// Of rows of the n-gram table that a step of `rows_max` rows reads from the file.
+std::int64_t ngram_bytes(const Config& config, std::int64_t rows_max, std::int64_t row_bytes);
+
+}  // namespace strata::model
