@@ -6,6 +6,7 @@
 #include <array>
 
 #include "tests/op/run/delta_net.h"
+#include "tests/op/run/experts.h"
 #include "tests/op/run/streams.h"
 #include "tests/support/everywhere.h"
 
@@ -139,6 +140,40 @@ TEST(Prompt, delta_net_matches_the_oracle_and_carries_its_state_from_chunk_to_ch
         }
         expect_same_bits(backend.name + ", y in parts", parts.y, got.y);
         expect_same_output(backend.name, parts.state, got.state);
+    });
+}
+
+void check_experts(TestBackend& backend, const ExpertsLayer& layer, Random& random,
+                   std::int64_t rows) {
+    const std::int64_t width = layer.router.cols;
+    const auto x = random.floats(rows * width, -2, 2);
+    const ExpertsResult want = experts_oracle(layer, rows_of(x, width));
+    ASSERT_GT(want.margin, kRankingMargin);
+    const auto got = run_experts(backend, "prompt", layer, x);
+    expect_equal(backend.name, got.chosen, want.chosen);
+    expect_close(backend.name + ", share", got.share, want.share, Tolerance::projection());
+    expect_close(backend.name + ", y", got.y, want.y, Tolerance::rounded_inputs());
+    const std::int64_t n = std::min<std::int64_t>(rows, 2);
+    const auto part = run_experts(backend, "part", layer, slice(x, rows - n, n, width));
+    expect_same_bits(backend.name, part.y, slice(got.y, rows - n, n, width));
+}
+
+TEST(Prompt, experts_match_the_oracle_and_themselves_in_every_chunk) {
+    on_prompt_backends([](TestBackend& backend) {
+        Random random("prompt experts");
+        auto layer = random_experts(random, Types::mixed(), {.experts = 2, .active = 2});
+        check_experts(backend, layer, random, 66);
+        layer.renormalize = false;
+        layer.active = 1;
+        check_experts(backend, layer, random, 2);
+        const auto same = random_experts(
+            random, Types(quant::Type::q8_0),
+            {.width = 96, .experts = 7, .hidden = 96, .shared_hidden = 32, .active = 2});
+        check_experts(backend, same, random, 5);
+        const auto odd = random_experts(
+            random, Types(quant::Type::f16),
+            {.width = 33, .experts = 300, .hidden = 7, .shared_hidden = 19, .active = 2});
+        check_experts(backend, odd, random, 1);
     });
 }
 

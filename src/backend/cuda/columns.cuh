@@ -1,6 +1,8 @@
 // Matrices as prompts multiply with them: 32 columns of a row at a time, as floats.
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include "backend/cuda/stored.cuh"
 #include "backend/cuda/tensor_core.cuh"
 
@@ -8,22 +10,30 @@ namespace strata::cuda {
 
 inline constexpr int kUnpackColumns = 32;
 
-// v = columns first .. first + 31 of a row of `cols`, zeros where it has ended.
+// Columns first .. first + 31 of a row of `cols`, zeros where it has ended: load() brings their
+// bytes, values() makes floats of them.
 template <typename Stored>
-struct Unpack {
-    __device__ static void columns(const std::byte* row, std::int64_t cols, std::int64_t first,
-                                   float (&v)[kUnpackColumns]) {
+struct StoredColumns {
+    struct Raw {
+        float v[kUnpackColumns];
+    };
+    __device__ static void load(const std::byte* row, std::int64_t cols, std::int64_t first,
+                                Raw& raw) {
 #pragma unroll
         for (int i = 0; i < kUnpackColumns; ++i) {
-            v[i] = first + i < cols ? Stored::at(row, first + i) : 0.0f;
+            raw.v[i] = first + i < cols ? Stored::at(row, first + i) : 0.0f;
         }
+    }
+    __device__ static void values(const Raw& raw, std::int64_t, float (&v)[kUnpackColumns]) {
+#pragma unroll
+        for (int i = 0; i < kUnpackColumns; ++i) v[i] = raw.v[i];
     }
 };
 
-// use(Unpack()) for the type of a matrix.
+// use(the columns) for the type of a matrix.
 template <typename Use>
-void with_unpack(quant::Type type, Use use) {
-    with_stored(type, [&](auto stored) { use(Unpack<decltype(stored)>()); });
+void with_columns(quant::Type type, Use use) {
+    with_stored(type, [&](auto stored) { use(StoredColumns<decltype(stored)>()); });
 }
 
 // Eight values as BF16.

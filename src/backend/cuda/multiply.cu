@@ -69,8 +69,10 @@ struct UnpackColumns {
         const std::int64_t units = part / kUnpackColumns;
         const std::int64_t r = i / units;
         const std::int64_t first = i % units * kUnpackColumns;
+        typename Columns::Raw raw;
+        Columns::load(weight.row(r), weight.cols, first, raw);
         float v[kUnpackColumns];
-        Columns::columns(weight.row(r), weight.cols, first, v);
+        Columns::values(raw, first, v);
         std::uint16_t* to = out.row(turn < 0 ? r : r / 8 * 16 + r % 8 + 8 * turn);
 #pragma unroll
         for (int j = 0; j < kUnpackColumns; j += 8) {
@@ -81,7 +83,7 @@ struct UnpackColumns {
 
 void unpack(Queue& queue, const op::Weight& weight, const RoundedRows& out, bool split, int turn) {
     const std::int64_t part = split ? out.stride / kSplitParts : out.stride;
-    with_unpack(weight.type, [&](auto columns) {
+    with_columns(weight.type, [&](auto columns) {
         for_each(queue, weight.rows * (part / kUnpackColumns),
                  UnpackColumns<decltype(columns)>{weight, out, split, turn});
     });
@@ -153,6 +155,18 @@ void multiply(PromptInput& x, const op::Weight& weight, MatrixView<float> out, b
         multiply_rounded(queue, rows, RoundedMatrix{{unpacked.data, n, unpacked.stride}}, n,
                          StoreRows{out, first, weight.factor});
     }
+}
+
+void multiply_joined(PromptInput& x, const op::Weight& first, const op::Weight& second,
+                     MatrixView<float> out) {
+    STRATA_CHECK(first.cols == x.cols() && second.cols == x.cols());
+    STRATA_CHECK(out.cols == first.rows + second.rows);
+    Queue& queue = x.queue();
+    const std::int64_t part = whole_steps(first.cols);
+    const RoundedRows matrix = take_rounded(queue, out.cols, kSplitParts * part);
+    unpack(queue, first, matrix, true, -1);
+    unpack(queue, second, {matrix.row(first.rows), second.rows, matrix.stride}, true, -1);
+    multiply_rounded(queue, x.split(), RoundedMatrix{matrix}, out.cols, StoreRows{out});
 }
 
 void multiply_gated(PromptInput& x, const op::Weight& gate, const op::Weight& up,

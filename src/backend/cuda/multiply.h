@@ -57,6 +57,10 @@ RoundedRows rounded_matrix(Queue& queue, const op::Weight& weight);
 // neither (op/weight.h), through the split form of both.
 void multiply(PromptInput& x, const op::Weight& weight, MatrixView<float> out, bool exact = false);
 
+// out[t] = [first . x[t] | second . x[t]], exact, without the factors of the two.
+void multiply_joined(PromptInput& x, const op::Weight& first, const op::Weight& second,
+                     MatrixView<float> out);
+
 // hidden[t] = silu(gate . x[t]) * (up . x[t]), rounded.
 void multiply_gated(PromptInput& x, const op::Weight& gate, const op::Weight& up,
                     const RoundedRows& hidden);

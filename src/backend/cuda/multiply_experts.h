@@ -1,0 +1,31 @@
+// Products of the rows of a prompt with the matrices of the experts that they go to.
+#pragma once
+
+#include "backend/cuda/multiply.h"
+#include "backend/cuda/prompt_route.h"
+
+namespace strata::cuda::prompt {
+
+// The matrices of all experts [rows, cols], reached through a table of addresses.
+struct ExpertMatrices {
+    const std::byte* const* at = nullptr;
+    quant::Type type = quant::Type::f32;
+    std::int64_t rows = 0;
+    std::int64_t cols = 0;
+    const float* factors = nullptr;  // null: none
+};
+
+// Rows of a tile: what few rows an expert fill best.
+inline constexpr int kExpertTileRows = 64;
+
+// out[m] = matrix of m's expert . x[row of m], for every member m of the routing. `by_member`: x
+// has a row a member instead.
+void multiply_members(Queue& queue, const RoundedRows& x, const ExpertMatrices& matrices,
+                      const Routing& routing, bool by_member, MatrixView<float> out);
+
+// hidden[m] = silu(gate . x) * (up . x), rounded.
+void multiply_members_gated(Queue& queue, const RoundedRows& x, const ExpertMatrices& gate,
+                            const ExpertMatrices& up, const Routing& routing,
+                            const RoundedRows& hidden);
+
+}  // namespace strata::cuda::prompt
