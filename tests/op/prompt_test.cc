@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "tests/op/run/attention_check.h"
 #include "tests/op/run/delta_net.h"
 #include "tests/op/run/experts.h"
 #include "tests/op/run/streams.h"
@@ -174,6 +175,30 @@ TEST(Prompt, experts_match_the_oracle_and_themselves_in_every_chunk) {
             random, Types(quant::Type::f16),
             {.width = 33, .experts = 300, .hidden = 7, .shared_hidden = 19, .active = 2});
         check_experts(backend, odd, random, 1);
+    });
+}
+
+TEST(Prompt, sparse_attention_matches_the_oracle_and_itself_in_every_chunk) {
+    on_prompt_backends([](TestBackend& backend) {
+        Random random("prompt attention");
+        const op::AttentionShape shape{.heads = 6,
+                                       .kv_heads = 2,
+                                       .head_dim = 64,
+                                       .index_heads = 2,
+                                       .index_dim = 8,
+                                       .ratio = 4,
+                                       .blocks_kept = 9,
+                                       .rotary_pairs = 3};
+        const auto layer = random_attention(random, Types::mixed(), shape, 40);
+        const auto x = random.floats(50 * 40, -2, 2);
+        const AttentionExpected want = attention_expected(layer, rows_of(x, 40));
+        for (const op::CacheType type : {op::CacheType::f16, op::CacheType::f32}) {
+            const auto got = run_sequence(backend, "prompt", layer, type, x, {50});
+            expect_sequence(backend.name, layer, want, got, Tolerance::rounded_inputs());
+            if (type == op::CacheType::f32) continue;
+            expect_same_output(backend.name,
+                               run_sequence(backend, "parts", layer, type, x, {1, 17, 32}), got);
+        }
     });
 }
 

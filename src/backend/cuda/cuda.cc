@@ -136,6 +136,7 @@ op::Table prompt_table() {
     op::Table table = window_table();
     table.stream_read = prompt::stream_read;
     table.delta_net = prompt::delta_net;
+    table.sparse_attention = prompt::sparse_attention;
     table.experts = prompt::experts;
     table.output_head = prompt::output_head;
     return table;

@@ -120,6 +120,15 @@ RoundedRows rounded_matrix(Queue& queue, const op::Weight& weight) {
     return unpacked;
 }
 
+RoundedRows split_matrix(Queue& queue, MatrixView<const float> matrix) {
+    const auto* data = reinterpret_cast<const std::byte*>(matrix.data);
+    const auto row_bytes = static_cast<std::int64_t>(sizeof(float)) * matrix.cols;
+    const RoundedRows split =
+        take_rounded(queue, matrix.rows, kSplitParts * whole_steps(matrix.cols));
+    unpack(queue, {data, quant::Type::f32, matrix.rows, matrix.cols, row_bytes}, split, true, -1);
+    return split;
+}
+
 const RoundedRows& PromptInput::rounded() {
     if (rounded_.data == nullptr) {
         rounded_ = take_rounded(queue_, x_.rows, x_.cols);

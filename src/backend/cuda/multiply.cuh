@@ -259,17 +259,16 @@ struct StoreGated {
     }
 };
 
-template <int kRows, int kCols, typename Matrix, typename Store>
+template <int kRows, int kCols, typename Matrix, typename Plan, typename Store>
 void start_tiles(Queue& queue, const RoundedRows& x, const Matrix& matrix, std::int64_t cols,
-                 const Store& store) {
+                 const Plan& plan, const Store& store) {
     using Shape = TileShape<kRows, kCols>;
     const auto tiles = [](std::int64_t n, int tile) {
         return static_cast<unsigned>((n + tile - 1) / tile);
     };
     launch(queue,
            {dim3(tiles(x.rows, kRows), tiles(cols, kCols)), kMultiplyThreads, Shape::kSharedBytes},
-           multiply_tiles<kRows, kCols, Matrix, DensePlan, Store>, x, nullptr, matrix,
-           DensePlan{static_cast<int>(x.rows)}, store);
+           multiply_tiles<kRows, kCols, Matrix, Plan, Store>, x, nullptr, matrix, plan, store);
 }
 
 // All rows of x with `cols` rows of a matrix; small tiles where large ones would leave
@@ -279,11 +278,12 @@ void multiply_rounded(Queue& queue, const RoundedRows& x, const Matrix& matrix, 
                       const Store& store) {
     STRATA_CHECK(x.stride == matrix.rows.stride);
     STRATA_CHECK(x.rows <= INT32_MAX / 2 && cols <= INT32_MAX / 2);
+    const DensePlan plan{static_cast<int>(x.rows)};
     const std::int64_t large = (x.rows + 127) / 128 * ((cols + 127) / 128);
     if (large >= 2 * queue.multiprocessors()) {
-        start_tiles<128, 128>(queue, x, matrix, cols, store);
+        start_tiles<128, 128>(queue, x, matrix, cols, plan, store);
     } else {
-        start_tiles<64, 64>(queue, x, matrix, cols, store);
+        start_tiles<64, 64>(queue, x, matrix, cols, plan, store);
     }
 }
 

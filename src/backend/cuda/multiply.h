@@ -53,6 +53,9 @@ class PromptInput {
 // The matrix in BF16: where it lies, if it lies so that products can read it, else unpacked.
 RoundedRows rounded_matrix(Queue& queue, const op::Weight& weight);
 
+// The matrix of F32 for products with rows in split form.
+RoundedRows split_matrix(Queue& queue, MatrixView<const float> matrix);
+
 // out[t] = weight . x[t]. Row t has the same bits among any rows. `exact`: as products that round
 // neither (op/weight.h), through the split form of both.
 void multiply(PromptInput& x, const op::Weight& weight, MatrixView<float> out, bool exact = false);

@@ -29,9 +29,15 @@ inline constexpr std::int64_t kSparseRows = 16;
 std::int64_t select_scratch(const op::SparseAttention& args);
 std::int64_t attend_scratch(const op::SparseAttention& args);
 
+// Norms, turns, block keys and what goes to the cache and the history, of projected rows.
+void finish_rows(Queue& queue, const SparseRows& rows);
+
 // Scores the blocks that rows first .. first+count-1 see, and writes those that each keeps to
 // `chosen`. count <= kSparseRows.
 void select_blocks(Queue& queue, const SparseRows& rows, std::int64_t first, std::int64_t count);
+
+// The second half of it: `scores` holds, of each of the rows, those of context / ratio blocks.
+void choose_blocks(Queue& queue, const SparseRows& rows, std::int64_t first, std::int64_t count);
 
 // attended = concat over h of o_h * sigmoid(gate_h), of the same rows.
 void attend(Queue& queue, const SparseRows& rows, std::int64_t first, std::int64_t count);

@@ -63,7 +63,7 @@ __device__ bool keeps_raw(const SparseRows& rows, std::int64_t t) {
 
 // One unit of one row, a warp each: the block key and history, then key heads, value heads and,
 // where y is wanted, query heads and index query heads.
-__global__ void __launch_bounds__(kUnits* kWarp) finish_rows(SparseRows rows) {
+__global__ void __launch_bounds__(kUnits* kWarp) finish_units(SparseRows rows) {
     const op::SparseAttention& args = rows.args;
     const op::AttentionShape& shape = args.shape;
     const int d = shape.head_dim;
@@ -150,22 +150,26 @@ SparseRows project_rows(Queue& queue, const op::SparseAttention& args) {
 
 }  // namespace
 
+void finish_rows(Queue& queue, const SparseRows& rows) {
+    const op::AttentionShape& shape = rows.args.shape;
+    const int heads = rows.args.y.empty() ? 0 : shape.heads + shape.index_heads;
+    const int units = 1 + 2 * shape.kv_heads + heads;
+    launch(queue,
+           {dim3(static_cast<unsigned>((units + kUnits - 1) / kUnits),
+                 static_cast<unsigned>(rows.raw.rows)),
+            kUnits * kWarp,
+            static_cast<std::size_t>(kUnits * std::max(shape.head_dim, shape.index_dim)) *
+                sizeof(float)},
+           finish_units, rows);
+}
+
 void sparse_attention(const op::SparseAttention& args, device::Queue& queue) {
     Queue& own = begin_op(queue);
     check(args);
     const std::int64_t count = args.x.rows;
     if (count == 0) return;
-    const op::AttentionShape& shape = args.shape;
     const SparseRows rows = project_rows(own, args);
-    const int heads = args.y.empty() ? 0 : shape.heads + shape.index_heads;
-    const int units = 1 + 2 * shape.kv_heads + heads;
-    launch(
-        own,
-        {dim3(static_cast<unsigned>((units + kUnits - 1) / kUnits), static_cast<unsigned>(count)),
-         kUnits * kWarp,
-         static_cast<std::size_t>(kUnits * std::max(shape.head_dim, shape.index_dim)) *
-             sizeof(float)},
-        finish_rows, rows);
+    finish_rows(own, rows);
     if (args.y.empty()) return;
     for (std::int64_t first = 0; first < count; first += kSparseRows) {
         const std::int64_t some = std::min(kSparseRows, count - first);

@@ -241,7 +241,7 @@ __device__ void write_chosen(const float* scores, std::int64_t blocks, unsigned 
 
 // The blocks that row first + blockIdx.x keeps.
 __global__ void __launch_bounds__(kSelectThreadsMax)
-    choose_blocks(SparseRows rows, std::int64_t first) {
+    choose_row(SparseRows rows, std::int64_t first) {
     __shared__ Search search;
     const std::int64_t t = first + blockIdx.x;
     const Seen seen(rows, t);
@@ -289,9 +289,13 @@ void select_blocks(Queue& queue, const SparseRows& rows, std::int64_t first, std
     launch(queue, {dim3(blocks), kScoreThreads, bytes},
            held ? score_blocks<HeldKeys<128, 4>> : score_blocks<ReadKeys>, rows, first,
            static_cast<int>(count));
-    const auto threads = static_cast<unsigned>(
-        std::clamp<std::int64_t>(score_stride(args) / 8 / kWarp * kWarp, 128, kSelectThreadsMax));
-    launch(queue, {dim3(static_cast<unsigned>(count)), threads}, choose_blocks, rows, first);
+    choose_blocks(queue, rows, first, count);
+}
+
+void choose_blocks(Queue& queue, const SparseRows& rows, std::int64_t first, std::int64_t count) {
+    const auto threads = static_cast<unsigned>(std::clamp<std::int64_t>(
+        score_stride(rows.args) / 8 / kWarp * kWarp, 128, kSelectThreadsMax));
+    launch(queue, {dim3(static_cast<unsigned>(count)), threads}, choose_row, rows, first);
 }
 
 }  // namespace strata::cuda

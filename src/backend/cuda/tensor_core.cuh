@@ -41,6 +41,11 @@ __device__ inline std::uint16_t bf16_of(float value) {
     return static_cast<std::uint16_t>(bf16_pair(value, 0.0f));
 }
 
+// The same of F16.
+__device__ inline std::uint32_t f16_pair(float low, float high) {
+    return std::uint32_t{float_to_half(low)} | std::uint32_t{float_to_half(high)} << 16;
+}
+
 // Copies 16 bytes to shared memory, zeros where `take` is false. Both addresses are aligned to 16.
 __device__ inline void copy_async(void* shared, const void* from, bool take) {
 #if STRATA_TENSOR_CORES

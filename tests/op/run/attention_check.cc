@@ -92,7 +92,8 @@ void expect_state(const std::string& label, const AttentionLayer& layer,
 }  // namespace
 
 void expect_sequence(const std::string& label, const AttentionLayer& layer,
-                     const AttentionExpected& want, const AttentionSequence& got) {
+                     const AttentionExpected& want, const AttentionSequence& got,
+                     Tolerance y_tolerance) {
     expect_state(label, layer, want, got);
     const Rows keys = cached_rows(layer, got.state, got.state.keys);
     const Rows values = cached_rows(layer, got.state, got.state.values);
@@ -104,7 +105,7 @@ void expect_sequence(const std::string& label, const AttentionLayer& layer,
         y.push_back(attention_read(layer, want.rows[p], keys, values, want.selections[p].rows));
     }
     EXPECT_GE(y.size() * 20, want.rows.size() * 19) << label << ": too many near ties";
-    expect_close(label + ", y", clear, y, Tolerance::attention());
+    expect_close(label + ", y", clear, y, y_tolerance);
 }
 
 }  // namespace strata::test

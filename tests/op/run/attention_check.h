@@ -37,6 +37,7 @@ AttentionExpected attention_expected(const AttentionLayer& layer, const Rows& x)
 // they are stored, so that the rounding of an entry to the other side of a tie is judged once.
 // Rows whose selection hangs on a near tie are left out; the others must be nearly all.
 void expect_sequence(const std::string& label, const AttentionLayer& layer,
-                     const AttentionExpected& want, const AttentionSequence& got);
+                     const AttentionExpected& want, const AttentionSequence& got,
+                     Tolerance y_tolerance = Tolerance::attention());
 
 }  // namespace strata::test
