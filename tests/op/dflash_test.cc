@@ -212,7 +212,7 @@ TEST(DflashBlock, wide_rows_are_the_same_on_any_number_of_threads) {
     sizes.width = 256;
     sizes.feed = 320;
     sizes.group = 16;
-    sizes.shape = {.heads = 8, .kv_heads = 2, .head_dim = 64, .rotary_pairs = 32};
+    sizes.shape = {.heads = 8, .kv_heads = 2, .head_dim = 128, .rotary_pairs = 32};
     sizes.windows = {100};
     const DflashDraft draft = random_dflash(random, Types(quant::Type::bf16), sizes);
     for (const std::int64_t rows : {2, 8}) {
@@ -303,6 +303,12 @@ TEST(DflashSelect, the_rows_of_a_draft_vocabulary_stand_for_their_tokens) {
         check_walk("k=" + std::to_string(k), selector, random.floats(4 * 9, -2, 2),
                    apart(random, 4, 10), 10, 99);
     }
+}
+
+TEST(DflashSelect, candidates_come_from_all_over_a_long_vocabulary) {
+    Random random("dflash select long");
+    const DflashSelector selector = random_selector(random, Types(quant::Type::f16), 4, 3, 9000, 5);
+    check_walk("long", selector, random.floats(2 * 4, -2, 2), apart(random, 2, 9000), 9000, 8999);
 }
 
 TEST(DflashSelect, equal_logits_are_candidates_by_token_and_equal_scores_go_to_the_first) {

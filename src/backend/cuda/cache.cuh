@@ -12,7 +12,7 @@ struct CacheF16 {
     __device__ static float decode(Stored stored) { return half_to_float(stored); }
     __device__ static Stored encode(float value) { return float_to_half(value); }
 
-    // Eight neighbours, and two, as they are loaded and as floats.
+    // Eight neighbours, two and one, as they are loaded and as floats.
     struct Eight {
         uint4 bits;
         __device__ void load(const Stored* from) { bits = *reinterpret_cast<const uint4*>(from); }
@@ -30,10 +30,15 @@ struct CacheF16 {
         __device__ void load(const Stored* from) {
             bits = *reinterpret_cast<const unsigned*>(from);
         }
-        __device__ float2 unpack() const {
-            return make_float2(decode(static_cast<Stored>(bits & 0xffffu)),
-                               decode(static_cast<Stored>(bits >> 16)));
+        __device__ void unpack(float* values) const {
+            values[0] = decode(static_cast<Stored>(bits & 0xffffu));
+            values[1] = decode(static_cast<Stored>(bits >> 16));
         }
+    };
+    struct One {
+        Stored bits;
+        __device__ void load(const Stored* from) { bits = *from; }
+        __device__ void unpack(float* values) const { values[0] = decode(bits); }
     };
 };
 
@@ -58,7 +63,12 @@ struct CacheF32 {
     struct Two {
         float2 both;
         __device__ void load(const Stored* from) { both = *reinterpret_cast<const float2*>(from); }
-        __device__ float2 unpack() const { return both; }
+        __device__ void unpack(float* values) const { values[0] = both.x, values[1] = both.y; }
+    };
+    struct One {
+        float value;
+        __device__ void load(const Stored* from) { value = *from; }
+        __device__ void unpack(float* values) const { values[0] = value; }
     };
 };
 

@@ -121,6 +121,9 @@ op::Table window_table() {
     op::Table table;
     table.delta_net = delta_net;
     table.delta_replay = delta_replay;
+    table.dflash_block = dflash_block;
+    table.dflash_inject = dflash_inject;
+    table.dflash_select = dflash_select;
     table.embed = embed;
     table.mtp_fuse = mtp_fuse;
     table.ngram_gather = ngram_gather;

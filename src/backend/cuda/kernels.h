@@ -8,6 +8,9 @@ namespace strata::cuda {
 
 void delta_net(const op::DeltaNet& args, device::Queue& queue);
 void delta_replay(const op::DeltaReplay& args, device::Queue& queue);
+void dflash_block(const op::DflashBlock& args, device::Queue& queue);
+void dflash_inject(const op::DflashInject& args, device::Queue& queue);
+void dflash_select(const op::DflashSelect& args, device::Queue& queue);
 void embed(const op::Embed& args, device::Queue& queue);
 void mtp_fuse(const op::MtpFuse& args, device::Queue& queue);
 void ngram_gather(const op::NgramGather& args, device::Queue& queue);

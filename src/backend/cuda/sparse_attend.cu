@@ -4,17 +4,14 @@
 // weights, weighted values) is put together in the order of the pieces.
 #include <algorithm>
 
-#include "backend/cuda/cache.cuh"
-#include "backend/cuda/eight.cuh"
 #include "backend/cuda/launch.cuh"
+#include "backend/cuda/piece.cuh"
 #include "backend/cuda/sparse.cuh"
 
 namespace strata::cuda {
 namespace {
 
-constexpr int kPiece = kWarp;  // softmax takes a lane an entry
-constexpr int kThreads = 128;
-constexpr int kWarps = kThreads / kWarp;
+constexpr int kThreads = kPieceThreads;
 
 // Pieces of the longest list.
 __host__ __device__ int pieces_of(const op::SparseAttention& args) {
@@ -52,22 +49,6 @@ Partial partial_of(const SparseRows& rows) {
     return partial;
 }
 
-// Turns the scores [kPiece, group] of a piece into weights, and notes their largest and sum.
-__device__ void weigh(float* scores, int group, float scale, const Partial& partial,
-                      std::int64_t at) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    for (int h = static_cast<int>(threadIdx.x) / kWarp; h < group; h += kWarps) {
-        const float score = scores[lane * group + h] * scale;
-        const float largest = warp_max(score);
-        const float weight = expf(score - largest);
-        scores[lane * group + h] = weight;
-        const float sum = warp_sum(weight);
-        if (lane != 0) continue;
-        partial.largest[at + h] = largest;
-        partial.sum[at + h] = sum;
-    }
-}
-
 // Any shape: block (piece, key head, row).
 template <typename Cache>
 __global__ void __launch_bounds__(kThreads)
@@ -103,7 +84,8 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
     const std::int64_t at = partial.at(blockIdx.z, piece, g * group);
-    weigh(scores, group, 1.0f / sqrtf(static_cast<float>(d)), partial, at);
+    weigh(scores, group, group, 1.0f / sqrtf(static_cast<float>(d)), partial.largest + at,
+          partial.sum + at);
     __syncthreads();
     for (int i = thread; i < group * d; i += kThreads) {
         float sum = 0.0f;
@@ -115,100 +97,7 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
-// Heads of kDim, kGroup of them a key head, both for published models. Keys and values of the
-// piece are asked for at once and wait in registers: lanes of eight take a key, a thread two
-// dimensions of all values.
-template <typename Cache, int kDim, int kGroup>
-struct HeldPiece {
-    static constexpr int kLanes = 8;                                  // of a key
-    static constexpr int kEights = kDim / kLanes / kEight;            // of a key, a lane
-    static constexpr int kSets = kPiece / kWarps / (kWarp / kLanes);  // keys of a lane
-    static_assert(kDim == 2 * kThreads);
-    using Stored = typename Cache::Stored;
-
-    typename Cache::Eight keys[kSets][kEights];
-    typename Cache::Two values[kPiece];
-
-    __device__ static int lane_part() { return static_cast<int>(threadIdx.x) % kLanes; }
-    // The entry of the piece that set `set` of this thread works on.
-    __device__ static int entry(int set) {
-        return static_cast<int>(threadIdx.x) / kWarp * (kPiece / kWarps) + set * (kWarp / kLanes) +
-               static_cast<int>(threadIdx.x) % kWarp / kLanes;
-    }
-
-    // `positions` are valid for the whole piece: of rows that exist.
-    __device__ void load(const op::AttentionCache& cache, int kv_heads, int g,
-                         const int* positions) {
-        const auto* all_keys = static_cast<const Stored*>(cache.keys) + g * kDim;
-        const auto* all_values = static_cast<const Stored*>(cache.values) + g * kDim;
-        const std::int64_t stride = std::int64_t{kv_heads} * kDim;
-#pragma unroll
-        for (int set = 0; set < kSets; ++set) {
-            const Stored* key = all_keys + positions[entry(set)] * stride;
-#pragma unroll
-            for (int j = 0; j < kEights; ++j) {
-                keys[set][j].load(key + kEight * (lane_part() + j * kLanes));
-            }
-        }
-#pragma unroll
-        for (int e = 0; e < kPiece; ++e) {
-            values[e].load(all_values + positions[e] * stride + 2 * threadIdx.x);
-        }
-    }
-
-    // scores[entry, head] = query . key, of the entries before `count`; others -infinity.
-    __device__ void score(const float* queries, int count, float* scores) const {
-        float sums[kGroup][kSets] = {};
-#pragma unroll
-        for (int j = 0; j < kEights; ++j) {
-            float key[kSets][kEight];
-#pragma unroll
-            for (int set = 0; set < kSets; ++set) keys[set][j].unpack(key[set]);
-#pragma unroll
-            for (int h = 0; h < kGroup; ++h) {
-#pragma unroll
-                for (int set = 0; set < kSets; ++set) {
-                    sums[h][set] = add_eight(key[set], queries + h * kDim, lane_part() + j * kLanes,
-                                             kDim / kEight, sums[h][set]);
-                }
-            }
-        }
-#pragma unroll
-        for (int set = 0; set < kSets; ++set) {
-#pragma unroll
-            for (int h = 0; h < kGroup; ++h) {
-                float sum = sums[h][set];
-#pragma unroll
-                for (int by = kLanes / 2; by > 0; by /= 2) {
-                    sum += __shfl_xor_sync(kAllLanes, sum, by);
-                }
-                if (lane_part() == h % kLanes) {
-                    scores[entry(set) * kGroup + h] = entry(set) < count ? sum : -INFINITY;
-                }
-            }
-        }
-    }
-
-    // out[head, dimension] = sum over the entries of weight * value.
-    __device__ void add_values(const float* weights, float* out) const {
-        float2 sums[kGroup] = {};
-#pragma unroll
-        for (int e = 0; e < kPiece; ++e) {
-            const float2 value = values[e].unpack();
-#pragma unroll
-            for (int h = 0; h < kGroup; ++h) {
-                const float weight = weights[e * kGroup + h];
-                sums[h].x = __fmaf_rn(weight, value.x, sums[h].x);
-                sums[h].y = __fmaf_rn(weight, value.y, sums[h].y);
-            }
-        }
-#pragma unroll
-        for (int h = 0; h < kGroup; ++h) {
-            *reinterpret_cast<float2*>(out + h * kDim + 2 * threadIdx.x) = sums[h];
-        }
-    }
-};
-
+// Heads of kDim, kGroup of them a key head, both for published models.
 template <typename Cache, int kDim, int kGroup>
 __global__ void __launch_bounds__(kThreads)
     attend_held(SparseRows rows, std::int64_t first, Partial partial) {
@@ -231,13 +120,15 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();
     HeldPiece<Cache, kDim, kGroup> held;
-    held.load(rows.args.cache, rows.args.shape.kv_heads, g, positions);
-    held.score(queries, count, scores);
+    held.load(rows.args.cache.keys, rows.args.cache.values, rows.args.shape.kv_heads, g, positions);
+    held.score(
+        queries, [&](int e, int) { return e < count; }, scores);
     __syncthreads();
     const std::int64_t at = partial.at(blockIdx.z, piece, g * kGroup);
-    weigh(scores, kGroup, 1.0f / sqrtf(static_cast<float>(kDim)), partial, at);
+    weigh(scores, kGroup, kGroup, 1.0f / sqrtf(static_cast<float>(kDim)), partial.largest + at,
+          partial.sum + at);
     __syncthreads();
-    held.add_values(scores, partial.out + at * kDim);
+    held.add_values(scores, kGroup, partial.out + at * kDim);
 }
 
 constexpr int kMergeThreads = 256;
@@ -273,8 +164,6 @@ __global__ void __launch_bounds__(kMergeThreads)
     }
 }
 
-bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
-
 }  // namespace
 
 std::int64_t attend_scratch(const op::SparseAttention& args) {
@@ -289,8 +178,8 @@ void attend(Queue& queue, const SparseRows& rows, std::int64_t first, std::int64
     const int group = shape.heads / shape.kv_heads;
     const dim3 blocks(static_cast<unsigned>(partial.pieces), static_cast<unsigned>(shape.kv_heads),
                       static_cast<unsigned>(count));
-    const bool held =
-        is_aligned(cache.keys) && is_aligned(cache.values) && shape.head_dim == 256 && group == 12;
+    const bool held = reads_as_eights(cache.keys) && reads_as_eights(cache.values) &&
+                      shape.head_dim == 256 && group == 12;
     with_cache(cache.type, [&](auto type) {
         using Cache = decltype(type);
         if (held) {

@@ -1,0 +1,20 @@
+// The parts of a block draft's layers that lie in files of their own.
+#pragma once
+
+#include "backend/cuda/queue.h"
+#include "op/dflash_block.h"
+
+namespace strata::cuda {
+
+// The rows of a block, normed and turned.
+struct DflashRows {
+    MatrixView<float> query;  // [B, H*d]
+    MatrixView<float> key;    // [B, G*d]
+    MatrixView<float> value;  // [B, G*d]
+};
+
+// out[i] = concat over h of o_h: each row over the cells and block rows that it sees.
+void dflash_attend(Queue& queue, const op::DflashBlock& args, const op::DflashLayer& layer,
+                   const DflashRows& rows, MatrixView<float> out);
+
+}  // namespace strata::cuda

@@ -1,0 +1,220 @@
+// Bounded by reading the weights of all layers once. What comes between two products is one launch:
+// the end of a sublayer with the norm that the next begins with, or what its own products share.
+#include "backend/cuda/dflash.h"
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/launch.cuh"
+#include "backend/cuda/norm.cuh"
+#include "backend/cuda/project.h"
+#include "backend/cuda/stored.cuh"
+#include "base/check.h"
+
+namespace strata::cuda {
+namespace {
+
+constexpr int kThreads = 512;
+constexpr int kUnits = 4;  // heads of a block: one a warp
+
+// What one call passes from step to step; rows are the block's.
+struct Block {
+    op::DflashBlock args;
+    MatrixView<float> hidden;  // h
+    MatrixView<float> normed;  // a
+    MatrixView<float> before;  // u
+    MatrixView<float> after;   // what the sublayer gives
+    MatrixView<float> delta;
+};
+
+// h = the embeddings, `to` = their norm: a block a row.
+template <typename Stored>
+__global__ void __launch_bounds__(kThreads)
+    begin_rows(Block block, op::Gain norm, MatrixView<float> to) {
+    const std::int64_t i = blockIdx.x;
+    const std::byte* row = block.args.table.row(block.args.tokens[i]);
+    norm_row<kThreads>(
+        block.hidden.cols, block.args.epsilon, norm, reinterpret_cast<float*>(shared_bytes()),
+        [&](std::int64_t c) { return block.hidden.row(i)[c] = Stored::at(row, c); },
+        [&](std::int64_t c, float value) { to.row(i)[c] = value; });
+}
+
+// Value `channel` of row i of C(side, x).
+__device__ float convolve(const Block& block, const float* base, int side,
+                          MatrixView<const float> x, std::int64_t i, std::int64_t channel) {
+    const op::DflashBlock& args = block.args;
+    const std::int64_t groups = x.cols / args.group;
+    float sum = 0.0f;
+    for (int t = 0; t < args.taps && t <= i; ++t) {
+        const std::int64_t tap = side * args.taps + t;
+        const float weight =
+            base[tap * x.cols + channel] + block.delta.row(i)[tap * groups + channel / args.group];
+        sum = __fmaf_rn(weight, x.row(i - t)[channel], sum);
+    }
+    return sum;
+}
+
+// u = C(0, a)
+struct Enter {
+    Block block;
+    const float* base;
+
+    __device__ void operator()(std::int64_t at) const {
+        const std::int64_t width = block.before.cols;
+        block.before.data[at] = convolve(block, base, 0, block.normed, at / width, at % width);
+    }
+};
+
+// h += C(1, after), and `to` = the norm that comes next: a block a row.
+__global__ void __launch_bounds__(kThreads)
+    leave_rows(Block block, const float* base, op::Gain norm, MatrixView<float> to) {
+    const std::int64_t i = blockIdx.x;
+    float* hidden = block.hidden.row(i);
+    norm_row<kThreads>(
+        block.hidden.cols, block.args.epsilon, norm, reinterpret_cast<float*>(shared_bytes()),
+        [&](std::int64_t c) { return hidden[c] += convolve(block, base, 1, block.after, i, c); },
+        [&](std::int64_t c, float value) { to.row(i)[c] = value; });
+}
+
+// Norms and turns the queries and keys in place: block (group of heads, row).
+__global__ void __launch_bounds__(kUnits* kWarp)
+    turn_rows(op::DflashBlock args, op::Gain query_norm, op::Gain key_norm, DflashRows rows) {
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int unit = static_cast<int>(blockIdx.x) * kUnits + warp;
+    const op::DflashShape& shape = args.shape;
+    if (unit >= shape.heads + shape.kv_heads) return;
+    const int d = shape.head_dim;
+    const bool is_query = unit < shape.heads;
+    float* head = is_query ? rows.query.row(blockIdx.y) + unit * d
+                           : rows.key.row(blockIdx.y) + (unit - shape.heads) * d;
+    norm_and_turn(head, d, is_query ? query_norm : key_norm, args.epsilon,
+                  {args.inverse_frequency, shape.rotary_pairs, args.first + blockIdx.y},
+                  reinterpret_cast<float*>(shared_bytes()) + warp * d,
+                  [&](int c, float value) { head[c] = value; });
+}
+
+struct SiluProduct {
+    float* gate;
+    const float* up;
+
+    __device__ void operator()(std::int64_t i) const { gate[i] = silu(gate[i]) * up[i]; }
+};
+
+void check_conv(const op::DflashBlock& args, const op::DflashConv& conv) {
+    const std::int64_t groups = args.hidden.cols / args.group;
+    STRATA_CHECK(conv.base != nullptr && conv.projection.rows == 2 * args.taps * groups);
+}
+
+void check(const op::DflashBlock& args) {
+    const op::DflashShape& shape = args.shape;
+    const std::int64_t width = args.hidden.cols;
+    STRATA_CHECK(args.hidden.rows == args.tokens.size && args.first >= 0);
+    STRATA_CHECK(args.table.cols == width);
+    STRATA_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
+    STRATA_CHECK(2 * shape.rotary_pairs <= shape.head_dim);
+    STRATA_CHECK(args.taps > 0 && args.group > 0 && width % args.group == 0);
+    for (std::int64_t l = 0; l < args.layers.size; ++l) {
+        const op::DflashLayer& layer = args.layers[l];
+        check_conv(args, layer.attention_conv);
+        check_conv(args, layer.feed_conv);
+        STRATA_CHECK(layer.query.rows == std::int64_t{shape.heads} * shape.head_dim);
+        STRATA_CHECK(layer.key.rows == std::int64_t{shape.kv_heads} * shape.head_dim);
+        STRATA_CHECK(layer.cells.slots > 0 && layer.window >= 0);
+    }
+}
+
+void enter(Queue& queue, const Block& block, const op::DflashConv& conv) {
+    project(queue, block.normed, conv.projection, block.delta);
+    for_each(queue, block.before.size(), Enter{block, conv.base});
+}
+
+void leave(Queue& queue, const Block& block, const op::DflashConv& conv, op::Gain norm,
+           MatrixView<float> to) {
+    launch(queue,
+           {dim3(static_cast<unsigned>(to.rows)), kThreads,
+            static_cast<std::size_t>(to.cols) * sizeof(float)},
+           leave_rows, block, conv.base, norm, to);
+}
+
+// Memory that all layers use in turn.
+struct Scratch {
+    DflashRows rows;
+    MatrixView<float> attended;
+    MatrixView<float> gate;
+    MatrixView<float> up;
+};
+
+void attend(Queue& queue, const Block& block, const op::DflashLayer& layer,
+            const Scratch& scratch) {
+    const op::DflashShape& shape = block.args.shape;
+    const DflashRows& rows = scratch.rows;
+    const Product products[] = {
+        {layer.query, rows.query}, {layer.key, rows.key}, {layer.value, rows.value}};
+    project(queue, block.before, products);
+    const auto heads = static_cast<unsigned>(shape.heads + shape.kv_heads + kUnits - 1) / kUnits;
+    launch(queue,
+           {dim3(heads, static_cast<unsigned>(block.hidden.rows)), kUnits * kWarp,
+            static_cast<std::size_t>(kUnits * shape.head_dim) * sizeof(float)},
+           turn_rows, block.args, layer.query_norm, layer.key_norm, rows);
+    dflash_attend(queue, block.args, layer, rows, scratch.attended);
+    project(queue, scratch.attended, layer.out, block.after);
+}
+
+void feed(Queue& queue, const Block& block, const op::DflashLayer& layer, const Scratch& scratch) {
+    const MatrixView<float> gate{scratch.gate.data, block.hidden.rows, layer.gate.rows};
+    const MatrixView<float> up{scratch.up.data, block.hidden.rows, layer.gate.rows};
+    const Product products[] = {{layer.gate, gate}, {layer.up, up}};
+    project(queue, block.before, products);
+    for_each(queue, gate.size(), SiluProduct{gate.data, up.data});
+    project(queue, gate, layer.down, block.after);
+}
+
+Scratch make_scratch(Queue& queue, const op::DflashBlock& args) {
+    const std::int64_t rows = args.tokens.size;
+    const std::int64_t query = std::int64_t{args.shape.heads} * args.shape.head_dim;
+    const std::int64_t kv = std::int64_t{args.shape.kv_heads} * args.shape.head_dim;
+    std::int64_t feed = 0;
+    for (std::int64_t l = 0; l < args.layers.size; ++l) {
+        feed = std::max(feed, args.layers[l].gate.rows);
+    }
+    return {.rows = {queue.matrix(rows, query), queue.matrix(rows, kv), queue.matrix(rows, kv)},
+            .attended = queue.matrix(rows, query),
+            .gate = queue.matrix(rows, feed),
+            .up = queue.matrix(rows, feed)};
+}
+
+}  // namespace
+
+void dflash_block(const op::DflashBlock& args, device::Queue& queue) {
+    Queue& own = begin_op(queue);
+    check(args);
+    const std::int64_t rows = args.tokens.size;
+    const std::int64_t width = args.hidden.cols;
+    if (rows == 0) return;
+    const Block block{.args = args,
+                      .hidden = own.matrix(rows, width),
+                      .normed = own.matrix(rows, width),
+                      .before = own.matrix(rows, width),
+                      .after = own.matrix(rows, width),
+                      .delta = own.matrix(rows, 2 * args.taps * (width / args.group))};
+    const Scratch scratch = make_scratch(own, args);
+    const std::int64_t count = args.layers.size;
+    with_stored(args.table.type, [&](auto stored) {
+        launch(own,
+               {dim3(static_cast<unsigned>(rows)), kThreads,
+                static_cast<std::size_t>(width) * sizeof(float)},
+               begin_rows<decltype(stored)>, block,
+               count > 0 ? args.layers[0].attention_norm : args.norm,
+               count > 0 ? block.normed : args.hidden);
+    });
+    for (std::int64_t l = 0; l < count; ++l) {
+        const op::DflashLayer& layer = args.layers[l];
+        const bool last = l + 1 == count;
+        enter(own, block, layer.attention_conv);
+        attend(own, block, layer, scratch);
+        leave(own, block, layer.attention_conv, layer.feed_norm, block.normed);
+        enter(own, block, layer.feed_conv);
+        feed(own, block, layer, scratch);
+        leave(own, block, layer.feed_conv, last ? args.norm : args.layers[l + 1].attention_norm,
+              last ? args.hidden : block.normed);
+    }
+}
+
+}  // namespace strata::cuda
