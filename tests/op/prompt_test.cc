@@ -8,6 +8,7 @@
 #include "tests/op/run/attention_check.h"
 #include "tests/op/run/delta_net.h"
 #include "tests/op/run/experts.h"
+#include "tests/op/run/ngram.h"
 #include "tests/op/run/streams.h"
 #include "tests/support/everywhere.h"
 
@@ -199,6 +200,29 @@ TEST(Prompt, sparse_attention_matches_the_oracle_and_itself_in_every_chunk) {
             expect_same_output(backend.name,
                                run_sequence(backend, "parts", layer, type, x, {1, 17, 32}), got);
         }
+    });
+}
+
+TEST(Prompt, ngram_mix_and_mtp_fuse_match_their_oracles) {
+    on_prompt_backends([](TestBackend& backend) {
+        Random random("prompt ngram_mix");
+        const auto layer = random_ngram_mix(random, Types::mixed(), {});
+        const std::int64_t channels = layer.channels();
+        NgramMixInput input;
+        input.e = random.floats(19 * layer.key.cols, -2, 2);
+        input.residual = random.floats(19 * channels, -2, 2);
+        input.history = random.floats(layer.history_rows() * channels, -2, 2);
+        const NgramMixResult mixed = ngram_mix_oracle(layer, rows_of(input.e, layer.key.cols),
+                                                      rows_of(input.residual, channels),
+                                                      rows_of(input.history, channels), {}, {});
+        const auto got = run_ngram_mix(backend, "prompt", layer, input);
+        expect_close(backend.name, got.residual, mixed.residual, Tolerance::rounded_inputs());
+
+        const auto fuse = random_mtp_fuse(random, Types::mixed(), 2, 48, 9);
+        const auto residual = random.floats(3 * 96, -2, 2);
+        expect_close(
+            backend.name, run_mtp_fuse(backend, "prompt", fuse, {1, 8, 3}, residual, false),
+            mtp_fuse_oracle(fuse, {1, 8, 3}, rows_of(residual, 96)), Tolerance::rounded_inputs());
     });
 }
 

@@ -1,9 +1,9 @@
 // Bounded by reading fuse: once for all rows and streams, whose embedded and hidden halves lie
 // beside each other in one row of its input.
+#include "backend/cuda/either_route.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/norm.cuh"
-#include "backend/cuda/project.h"
 #include "backend/cuda/stored.cuh"
 #include "base/check.h"
 
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void mtp_fuse(const op::MtpFuse& args, device::Queue& queue) {
+void mtp_fuse_by(Projector project_rows, const op::MtpFuse& args, device::Queue& queue) {
     Queue& own = begin_op(queue);
     const std::int64_t rows = args.tokens.size;
     const std::int64_t width = args.table.cols;
@@ -57,7 +57,12 @@ void mtp_fuse(const op::MtpFuse& args, device::Queue& queue) {
                 static_cast<std::size_t>(args.residual.cols) * sizeof(float)},
                join_halves<decltype(stored)>, args, joined);
     });
-    project(own, joined, args.fuse, {args.out.data, rows * args.streams, width});
+    const Product product{args.fuse, {args.out.data, rows * args.streams, width}};
+    project_rows(own, joined, {&product, 1});
+}
+
+void mtp_fuse(const op::MtpFuse& args, device::Queue& queue) {
+    mtp_fuse_by(project_window, args, queue);
 }
 
 }  // namespace strata::cuda

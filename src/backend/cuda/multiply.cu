@@ -4,6 +4,7 @@
 #include "backend/cuda/multiply.cuh"
 
 #include "backend/cuda/columns.cuh"
+#include "backend/cuda/either_route.h"
 
 namespace strata::cuda {
 namespace {
@@ -164,6 +165,11 @@ void multiply(PromptInput& x, const op::Weight& weight, MatrixView<float> out, b
         multiply_rounded(queue, rows, RoundedMatrix{{unpacked.data, n, unpacked.stride}}, n,
                          StoreRows{out, first, weight.factor});
     }
+}
+
+void project_prompt(Queue& queue, MatrixView<const float> x, std::span<const Product> products) {
+    PromptInput input(queue, x);
+    for (const Product& product : products) multiply(input, product.weight, product.out);
 }
 
 void multiply_joined(PromptInput& x, const op::Weight& first, const op::Weight& second,

@@ -1,9 +1,9 @@
 // Bounded by reading key; once a step, in one layer.
+#include "backend/cuda/either_route.h"
 #include "backend/cuda/history.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/norm.cuh"
-#include "backend/cuda/project.h"
 #include "base/check.h"
 
 namespace strata::cuda {
@@ -104,7 +104,7 @@ void check(const op::NgramMix& args) {
 
 }  // namespace
 
-void ngram_mix(const op::NgramMix& args, device::Queue& queue) {
+void ngram_mix_by(Projector project_rows, const op::NgramMix& args, device::Queue& queue) {
     Queue& own = begin_op(queue);
     check(args);
     const std::int64_t rows = args.residual.rows;
@@ -113,12 +113,16 @@ void ngram_mix(const op::NgramMix& args, device::Queue& queue) {
     const Mixed mixed{own.matrix(rows, all), own.matrix(rows, args.value.rows),
                       args.trace.empty() ? own.matrix(rows, all) : args.trace};
     const Product products[] = {{args.key, mixed.gated}, {args.value, mixed.value}};
-    project(own, args.e, products);
+    project_rows(own, args.e, std::span<const Product>(products));
     launch(own, {dim3(static_cast<unsigned>(args.streams), static_cast<unsigned>(rows)), kThreads},
            gate_streams, args, mixed);
     for_each(own, rows * all, Convolve{args, mixed});
     const std::int64_t kept = std::int64_t{args.kernel - 1} * args.dilation;
     advance_history(own, args.history_from, {args.history_to, kept, all}, mixed.normed, rows);
+}
+
+void ngram_mix(const op::NgramMix& args, device::Queue& queue) {
+    ngram_mix_by(project_window, args, queue);
 }
 
 }  // namespace strata::cuda
