@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -57,6 +58,13 @@ class Queue {
     virtual ~Queue() = default;
     // Returns when everything submitted so far has run.
     virtual void wait() = 0;
+    // Whether run() records. Then what `submit` submits may be taken for what it submits with the
+    // same key again: the key holds all that it depends on, and what varies is read from memory.
+    virtual bool records() const { return false; }
+    // Submits the work of `submit`, or its like of an earlier call with this key.
+    virtual void run(std::span<const std::int64_t> /*key*/, const std::function<void()>& submit) {
+        submit();
+    }
     // Shows the observer every product's input from now on; null: no more. False, and nothing
     // happens, where the backend cannot.
     virtual bool observe(InputObserver*) { return false; }

@@ -94,7 +94,8 @@ op::SparseAttention Forward::attention_op(const LayerWeights& layer, AttentionLa
     const AttentionWeights& w = *layer.attention;
     op::SparseAttention op;
     op.x = work_.x;
-    op.first = first_;
+    op.first = start_.first;
+    op.first_at = start_.first_at;
     op.query = w.query;
     op.key = w.key;
     op.value = w.value;

@@ -30,16 +30,22 @@ struct Workspace {
 
 class Forward {
   public:
-    // `work` has exactly the rows of the pass, which follow `first` others of the sequence.
+    // Where the rows of a pass stand: as SparseAttention's first and first_at.
+    struct Start {
+        std::int64_t first = 0;
+        const std::int64_t* first_at = nullptr;
+    };
+
+    // `work` has exactly the rows of the pass.
     Forward(const Config& config, const Weights& weights, const double* inverse_frequency,
-            const op::Table& ops, device::Queue& queue, const Workspace& work, std::int64_t first)
+            const op::Table& ops, device::Queue& queue, const Workspace& work, Start start)
         : config_(config),
           weights_(weights),
           inverse_frequency_(inverse_frequency),
           ops_(ops),
           queue_(queue),
           work_(work),
-          first_(first) {}
+          start_(start) {}
 
     // How delta nets run, and whether the step may be kept in part.
     struct Mode {
@@ -78,7 +84,7 @@ class Forward {
     const op::Table& ops_;
     device::Queue& queue_;
     Workspace work_;
-    std::int64_t first_;
+    Start start_;
     // Set while y and inject hold a block's output that no read has written into the residual yet.
     bool unwritten_ = false;
 };

@@ -240,40 +240,56 @@ Status Sequence::restore(device::Queue& queue, std::span<const char> saved) {
     return Ok{};
 }
 
+void Sequence::mark(std::vector<std::int64_t>& key) const {
+    const auto add = [&](const void* address) {
+        key.push_back(static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(address)));
+    };
+    add(memory_.data());
+    key.push_back(options_.context);
+    key.push_back(static_cast<std::int64_t>(options_.cache));
+    // Every layer's states are swapped together, but for the MTP layer's.
+    add(delta_.empty() ? nullptr : delta_.front().now.memory);
+    add(attention_.empty() ? nullptr : attention_.front().raw_now);
+    add(mtp_.attention.raw_now);
+}
+
+void Sequence::replay(std::int64_t rows, const op::Table& ops, device::Queue& queue) const {
+    const op::DeltaShape shape{config_.delta_key_heads, config_.delta_value_heads,
+                               config_.delta_head_dim, config_.delta_head_dim,
+                               config_.delta_kernel};
+    for (const DeltaLayerState& state : delta_) {
+        ops.delta_replay({state.trace, rows, shape, op::HeadOrder::tiled, state.now}, queue);
+    }
+    const auto shift = [&](float* now, MatrixView<float> trace, std::int64_t history) {
+        ops.shift_history({{now, history, trace.cols}, trace, rows}, queue);
+    };
+    for (const AttentionLayerState& state : attention_) {
+        shift(state.raw_now, state.raw_trace, config_.index_ratio - 1);
+    }
+    if (config_.ngram.present()) shift(ngram_.now, ngram_.trace, config_.ngram.history_rows());
+}
+
+void Sequence::swap_states() {
+    for (DeltaLayerState& state : delta_) std::swap(state.now, state.next);
+    for (AttentionLayerState& state : attention_) std::swap(state.raw_now, state.raw_next);
+    std::swap(ngram_.now, ngram_.next);
+}
+
+void Sequence::keep(std::int64_t rows) {
+    tokens_.insert(tokens_.end(), pending_.begin(), pending_.begin() + rows);
+    pending_.clear();
+}
+
 void Sequence::commit(std::int64_t rows, const op::Table& ops, device::Queue& queue) {
     const auto stepped = static_cast<std::int64_t>(pending_.size());
     STRATA_CHECK(rows >= 0 && rows <= stepped);
     STRATA_CHECK(rows == stepped || rows == 0 || pending_traced_);
-    const bool whole = rows == stepped;
-    const op::DeltaShape shape{config_.delta_key_heads, config_.delta_value_heads,
-                               config_.delta_head_dim, config_.delta_head_dim,
-                               config_.delta_kernel};
-    if (rows > 0) {
-        for (DeltaLayerState& state : delta_) {
-            if (whole) {
-                std::swap(state.now, state.next);
-            } else {
-                ops.delta_replay({state.trace, rows, shape, op::HeadOrder::tiled, state.now},
-                                 queue);
-            }
-        }
-        const auto shift = [&](float*& now, float*& next, MatrixView<float> trace,
-                               std::int64_t history) {
-            if (whole) {
-                std::swap(now, next);
-            } else {
-                ops.shift_history({{now, history, trace.cols}, trace, rows}, queue);
-            }
-        };
-        for (AttentionLayerState& state : attention_) {
-            shift(state.raw_now, state.raw_next, state.raw_trace, config_.index_ratio - 1);
-        }
-        if (config_.ngram.present()) {
-            shift(ngram_.now, ngram_.next, ngram_.trace, config_.ngram.history_rows());
-        }
+    if (rows == stepped) {
+        swap_states();
+    } else if (rows > 0) {
+        replay(rows, ops, queue);
     }
-    tokens_.insert(tokens_.end(), pending_.begin(), pending_.begin() + rows);
-    pending_.clear();
+    keep(rows);
 }
 
 }  // namespace strata::model

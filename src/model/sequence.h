@@ -90,6 +90,9 @@ class Sequence {
     friend class Target;
     Sequence() = default;
 
+    // What the addresses of the state depend on: equal marks, equal addresses.
+    void mark(std::vector<std::int64_t>& key) const;
+
     void lay_out(device::Carver& carver);
     void lay_out_attention(device::Carver& carver, AttentionLayerState& state);
     using Region = std::function<void(void* data, std::size_t bytes)>;
@@ -100,6 +103,11 @@ class Sequence {
 
     // Keeps the first `rows` of the pending ones; ops run on the queue.
     void commit(std::int64_t rows, const op::Table& ops, device::Queue& queue);
+    // The parts of it: brings the state forward by the first rows of a window, takes the state
+    // after all rows, notes the tokens.
+    void replay(std::int64_t rows, const op::Table& ops, device::Queue& queue) const;
+    void swap_states();
+    void keep(std::int64_t rows);
     void drop() { pending_.clear(); }
 
     Config config_;

@@ -20,7 +20,8 @@ void StepMemory::lay_out(const Config& config, std::int64_t rows_max, std::int64
     work.chosen = pieces.matrix<std::int32_t>(rows_max, config.experts_active);
     ngram_read = pieces.take_bytes(ngram_bytes, 1);
     logits = pieces.matrix<float>(std::min(rows_max, kWindowRowsMax), config.vocabulary);
-    mean = pieces.matrix<float>(rows_max, config.hidden);
+    mean = pieces.matrix<float>(std::max(rows_max, kRecordedFeatureRows), config.hidden);
+    first = pieces.vector<std::int64_t>(1);
     inverse_frequency = pieces.matrix<double>(1, config.rotary_dim / 2);
 }
 

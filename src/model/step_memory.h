@@ -9,13 +9,17 @@
 
 namespace strata::model {
 
+// Rows of features that a recorded step may leave, of all layers together.
+inline constexpr std::int64_t kRecordedFeatureRows = 256;
+
 struct StepMemory {
     // Of rows_max rows; the residual has one row more before them, for the MTP layer's waiting
     // cell.
     Workspace work;
     MatrixView<float> residual_with_waiting;
-    MatrixView<float> logits;  // [kWindowRowsMax, V]
-    MatrixView<float> mean;    // [rows_max, D]
+    MatrixView<float> logits;        // [kWindowRowsMax, V]
+    MatrixView<float> mean;          // [at least rows_max and kRecordedFeatureRows, D]
+    VectorView<std::int64_t> first;  // 1: where the rows of a recorded pass stand
     MatrixView<double> inverse_frequency;
     std::byte* ngram_read = nullptr;  // the n-gram rows of a step, as stored
 

@@ -188,8 +188,8 @@ Status Target::bring_ngram_rows() {
     return Ok{};
 }
 
-Forward Target::forward(const op::Table& ops, const Workspace& work, std::int64_t first) {
-    return {config_, weights_, at_.inverse_frequency.data, ops, *queue_, work, first};
+Forward Target::forward(const op::Table& ops, const Workspace& work, Forward::Start start) {
+    return {config_, weights_, at_.inverse_frequency.data, ops, *queue_, work, start};
 }
 
 Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) {
@@ -197,22 +197,7 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     upload_tokens(request.tokens);
     find_ngram_rows(sequence, request.tokens);
-    const op::Table& ops = request.window ? ops_ : ops_.for_prompts();
-    Forward pass = forward(ops, at_.work.first_rows(rows), sequence.length());
-    STRATA_TRY(run_layers(sequence, pass, request));
-
-    logits_.clear();
-    const bool whole = request.residual || sequence.options().mtp;
-    if (request.logits != LogitRows::none || whole) pass.mix(weights_.mixer);
-    take_residual(request.residual ? rows : 0);
-    if (request.logits != LogitRows::none) {
-        const std::int64_t from = request.logits == LogitRows::all ? 0 : rows - 1;
-        if (request.logit_sink == nullptr) {
-            take_logits(pass, from, rows - from, weights_.head, logits_);
-        } else {
-            STRATA_TRY(sink_logits(pass, from, rows - from, *request.logit_sink));
-        }
-    }
+    STRATA_TRY(is_recorded(request) ? run_recorded(sequence, request) : run(sequence, request));
     queue_->wait();
     sequence.pending_.assign(request.tokens.begin(), request.tokens.end());
     sequence.pending_traced_ = request.window;
@@ -226,7 +211,25 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
          config_.experts_active}};
 }
 
-Status Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& request) {
+Status Target::run(Sequence& sequence, const StepRequest& request) {
+    const auto rows = static_cast<std::int64_t>(request.tokens.size());
+    const op::Table& ops = request.window ? ops_ : ops_.for_prompts();
+    Forward pass = forward(ops, at_.work.first_rows(rows), {sequence.length()});
+    STRATA_TRY(run_layers(sequence, pass, request, false));
+    if (is_mixed(sequence, request)) pass.mix(weights_.mixer);
+    take_residual(request.residual ? rows : 0);
+    logits_.clear();
+    if (request.logits == LogitRows::none) return Ok{};
+    const std::int64_t from = request.logits == LogitRows::all ? 0 : rows - 1;
+    if (request.logit_sink != nullptr) {
+        return sink_logits(pass, from, rows - from, *request.logit_sink);
+    }
+    take_logits(pass, from, rows - from, weights_.head, logits_);
+    return Ok{};
+}
+
+Status Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& request,
+                          bool recorded) {
     const Forward::Mode mode{request.form, request.window};
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     const auto wanted = static_cast<std::int64_t>(request.feature_layers.size());
@@ -239,7 +242,7 @@ Status Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& 
     for (std::int64_t l = 0; l < config_.layers; ++l) {
         const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(l)];
         if (l == config_.ngram.layer) {
-            STRATA_TRY(bring_ngram_rows());
+            if (!recorded) STRATA_TRY(bring_ngram_rows());
             pass.add_ngram(sequence.ngram_, mode);
         }
         if (layer.attention) {
@@ -250,21 +253,20 @@ Status Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& 
         pass.experts(layer, request.chosen);
         if (request.chosen) take_chosen(rows);
         for (std::int64_t i = 0; i < wanted; ++i) {
-            if (request.feature_layers[static_cast<std::size_t>(i)] == l) {
-                take_feature(pass, i, rows, wanted);
-            }
+            if (request.feature_layers[static_cast<std::size_t>(i)] != l) continue;
+            const MatrixView<float> mean = at_.mean.rows_from(recorded ? i * rows : 0, rows);
+            pass.stream_mean(mean);
+            if (!recorded) take_feature(mean, i, wanted);
         }
     }
     return Ok{};
 }
 
-void Target::take_feature(Forward& pass, std::int64_t index, std::int64_t rows,
-                          std::int64_t layers) {
-    pass.stream_mean(at_.mean.first_rows(rows));
-    mean_.resize(static_cast<std::size_t>(rows * config_.hidden));
+void Target::take_feature(MatrixView<const float> mean, std::int64_t index, std::int64_t layers) {
+    mean_.resize(static_cast<std::size_t>(mean.size()));
     device_->download(*queue_, std::as_writable_bytes(std::span(mean_)),
-                      reinterpret_cast<const std::byte*>(at_.mean.data));
-    for (std::int64_t r = 0; r < rows; ++r) {
+                      reinterpret_cast<const std::byte*>(mean.data));
+    for (std::int64_t r = 0; r < mean.rows; ++r) {
         std::copy_n(mean_.begin() + r * config_.hidden, config_.hidden,
                     features_.begin() + (r * layers + index) * config_.hidden);
     }
@@ -313,7 +315,7 @@ void Target::take_logits(Forward& pass, std::int64_t from, std::int64_t rows,
 }
 
 void Target::commit(Sequence& sequence, std::int64_t rows, std::vector<float>* mtp_logits) {
-    sequence.commit(rows, ops_, *queue_);
+    commit_state(sequence, rows);
     if (sequence.options().mtp && rows > 0) run_mtp_cells(sequence, rows, mtp_logits);
     queue_->wait();
 }
@@ -339,7 +341,7 @@ void Target::run_mtp_cells(Sequence& sequence, std::int64_t rows, std::vector<fl
         upload_tokens(sequence.tokens().subspan(static_cast<std::size_t>(first_cell + 1)));
         const Workspace work = shifted_residual(from, cells);
         const op::Table& ops = sequence.pending_traced_ ? ops_ : ops_.for_prompts();
-        Forward pass = forward(ops, work, first_cell);
+        Forward pass = forward(ops, work, {first_cell});
         AttentionLayerState& state = sequence.mtp_.attention;
         pass.mtp_fuse(work.tokens);
         if (logits == nullptr) {
@@ -395,12 +397,10 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
     std::int32_t next = anchor;
     for (std::int64_t i = 0; i < guesses; ++i) {
         upload_tokens(std::span(&next, 1));
-        Forward pass = forward(ops_, work, last + i);
-        pass.mtp_fuse(work.tokens);
-        pass.attention(weights_.mtp->layer, state, false);
-        pass.experts(weights_.mtp->layer);
-        pass.mix(weights_.mtp->mixer);
-        take_logits(pass, 0, 1, head, logits_);
+        run_guess(sequence, state, work, last + i);
+        logits_.resize(logits_.size() + width);
+        device_->download(*queue_, std::as_writable_bytes(std::span(logits_).last(width)),
+                          reinterpret_cast<const std::byte*>(at_.logits.data));
         queue_->wait();
         ++draft.computed;
         const MtpGuess guess = choose(std::span(logits_).last(width), tokens, draft.path, choice);

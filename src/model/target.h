@@ -148,9 +148,25 @@ class Target {
     void upload_ngram_rows();
     void find_ngram_rows(const Sequence& sequence, std::span<const std::int32_t> tokens);
     Status bring_ngram_rows();
-    Forward forward(const op::Table& ops, const Workspace& work, std::int64_t first);
-    Status run_layers(Sequence& sequence, Forward& pass, const StepRequest& request);
-    void take_feature(Forward& pass, std::int64_t index, std::int64_t rows, std::int64_t layers);
+    Forward forward(const op::Table& ops, const Workspace& work, Forward::Start start);
+    // Whether the streams after the last layer are wanted whole, or mixed for the head.
+    static bool is_mixed(const Sequence& sequence, const StepRequest& request) {
+        return request.logits != LogitRows::none || request.residual || sequence.options().mtp;
+    }
+    Status run(Sequence& sequence, const StepRequest& request);
+    // `recorded`: no memory of the host takes part, and features stay on the device.
+    Status run_layers(Sequence& sequence, Forward& pass, const StepRequest& request, bool recorded);
+    bool is_recorded(const StepRequest& request) const;
+    Status run_recorded(Sequence& sequence, const StepRequest& request);
+    void submit_step(Sequence& sequence, const StepRequest& request, std::int64_t bound);
+    void commit_state(Sequence& sequence, std::int64_t rows);
+    // Logits of the MTP layer's cell at `first`, to the device's.
+    void run_guess(const Sequence& sequence, const AttentionLayerState& state,
+                   const Workspace& work, std::int64_t first);
+    void submit_guess(const AttentionLayerState& state, const Workspace& work,
+                      Forward::Start start);
+    void upload_first(std::int64_t first);
+    void take_feature(MatrixView<const float> mean, std::int64_t index, std::int64_t layers);
     void take_residual(std::int64_t rows);
     void take_chosen(std::int64_t rows);
     Status sink_logits(Forward& pass, std::int64_t from, std::int64_t rows, const LogitSink& sink);
@@ -173,6 +189,7 @@ class Target {
     std::unique_ptr<RowReader> ngram_reader_;  // null: the table is mapped
     std::vector<std::int64_t> ngram_rows_;
     std::vector<std::byte> ngram_read_;  // the rows of a step, as stored
+    std::vector<std::int64_t> key_;      // of recorded work
     std::vector<float> logits_;
     std::vector<float> features_;
     std::vector<float> mean_;

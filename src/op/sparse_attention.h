@@ -66,6 +66,9 @@ struct AttentionShape {
 struct SparseAttention {
     MatrixView<const float> x;
     std::int64_t first = 0;
+    // Where given, what `first` is when the op runs stands here, and first is the largest that it
+    // may be: for calls that a queue records. In memory that the op's device reads.
+    const std::int64_t* first_at = nullptr;
     Weight query;
     Weight key;
     Weight value;

@@ -22,6 +22,7 @@ void check(const op::SparseAttention& args) {
     const std::int64_t width = args.x.cols;
     const std::int64_t rows = args.x.rows;
     const std::int64_t d = shape.head_dim;
+    STRATA_CHECK(args.first_at == nullptr);  // nothing is recorded here
     STRATA_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 && shape.ratio > 0);
     STRATA_CHECK(shape.blocks_kept > 0 && 2 * shape.rotary_pairs <= d);
     STRATA_CHECK(2 * shape.rotary_pairs <= shape.index_dim);

@@ -1,6 +1,7 @@
 #include "backend/cuda/queue.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -9,6 +10,8 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kBlockBytesMin = std::size_t{1} << 20;
+// Sixteen window sizes, two states each, a few kinds of work and lengths of context.
+constexpr std::size_t kGraphsMax = 512;
 
 }  // namespace
 
@@ -29,6 +32,7 @@ void Arena::reset() {
     for (const Block& block : blocks_) STRATA_CUDA_MUST(cudaFree(block.data));
     blocks_.clear();
     capacity_ = 0;
+    ++generation_;
     add_block(all);
 }
 
@@ -61,9 +65,55 @@ Queue::Queue(int number) {
 }
 
 // A stream whose device is lost cannot be destroyed either, and no longer matters.
-Queue::~Queue() { static_cast<void>(cudaStreamDestroy(stream_)); }
+Queue::~Queue() {
+    forget_graphs();
+    static_cast<void>(cudaStreamDestroy(stream_));
+}
 
 void Queue::wait() { STRATA_CUDA_MUST(cudaStreamSynchronize(stream_)); }
+
+void Queue::forget_graphs() {
+    for (const auto& [key, graph] : graphs_) {
+        if (graph.exec != nullptr) static_cast<void>(cudaGraphExecDestroy(graph.exec));
+    }
+    graphs_.clear();
+}
+
+cudaGraphExec_t Queue::capture(const std::function<void()>& submit) {
+    // Not supported: then everything is submitted each time.
+    if (cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed) != cudaSuccess) {
+        return nullptr;
+    }
+    submit();
+    cudaGraph_t graph = nullptr;
+    STRATA_CUDA_MUST(cudaStreamEndCapture(stream_, &graph));
+    cudaGraphExec_t exec = nullptr;
+    STRATA_CUDA_MUST(cudaGraphInstantiate(&exec, graph, 0));
+    STRATA_CUDA_MUST(cudaGraphDestroy(graph));
+    return exec;
+}
+
+void Queue::run(std::span<const std::int64_t> key, const std::function<void()>& submit) {
+    std::vector<std::int64_t> own(key.begin(), key.end());
+    auto found = graphs_.find(own);
+    if (found != graphs_.end() && found->second.arena != arena_.generation()) {
+        forget_graphs();
+        found = graphs_.end();
+    }
+    if (found == graphs_.end()) {
+        submit();
+        if (graphs_.size() >= kGraphsMax) forget_graphs();
+        graphs_.emplace(std::move(own), Graph{nullptr, arena_.generation()});
+        return;
+    }
+    Graph& graph = found->second;
+    if (graph.exec == nullptr) graph.exec = capture(submit);
+    if (graph.exec == nullptr) {
+        submit();
+        return;
+    }
+    STRATA_CUDA_MUST(cudaGraphLaunch(graph.exec, stream_));
+}
 
 Queue& begin_op(device::Queue& queue) {
     auto& own = static_cast<Queue&>(queue);

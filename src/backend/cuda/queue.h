@@ -5,6 +5,10 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
 #include <vector>
 
 #include "device/device.h"
@@ -31,7 +35,8 @@ class Arena {
     void reset();
     // Uninitialized, aligned to 256. Ends the process where the device has no memory left.
     std::byte* take(std::size_t bytes);
-    std::size_t capacity() const { return capacity_; }
+    // Differs after memory was given back: what was taken before must no longer be used.
+    std::uint64_t generation() const { return generation_; }
 
   private:
     struct Block {
@@ -43,6 +48,7 @@ class Arena {
     std::vector<Block> blocks_;
     std::size_t used_ = 0;  // of the last block
     std::size_t capacity_ = 0;
+    std::uint64_t generation_ = 0;
 };
 
 class Queue final : public device::Queue {
@@ -54,6 +60,10 @@ class Queue final : public device::Queue {
     ~Queue() override;
 
     void wait() override;
+    bool records() const override { return true; }
+    // The first call with a key runs what is submitted, so that scratch memory and code are there;
+    // the second captures it as a graph, and later ones launch that.
+    void run(std::span<const std::int64_t> key, const std::function<void()>& submit) override;
     cudaStream_t stream() const { return stream_; }
     int multiprocessors() const { return multiprocessors_; }
     // Whether a kernel can begin before the one before it has ended.
@@ -71,6 +81,14 @@ class Queue final : public device::Queue {
   private:
     friend Queue& begin_op(device::Queue& queue);
 
+    struct Graph {
+        cudaGraphExec_t exec = nullptr;  // null: its work ran once
+        std::uint64_t arena = 0;         // Arena::generation() of its memory
+    };
+    cudaGraphExec_t capture(const std::function<void()>& submit);
+    void forget_graphs();
+
+    std::map<std::vector<std::int64_t>, Graph, std::less<>> graphs_;
     cudaStream_t stream_ = nullptr;
     int multiprocessors_ = 0;
     bool overlaps_kernels_ = false;

@@ -6,6 +6,11 @@
 
 namespace strata::cuda {
 
+// The position of row 0.
+__device__ inline std::int64_t first_of(const op::SparseAttention& args) {
+    return args.first_at == nullptr ? args.first : *args.first_at;
+}
+
 // The rows of the cache that row t attends to, ascending: those of the blocks that it keeps, or of
 // all, then the tail.
 struct Seen {
@@ -16,7 +21,7 @@ struct Seen {
     const std::int32_t* chosen;  // the kept ones
 
     __device__ Seen(const SparseRows& rows, std::int64_t t)
-        : position(static_cast<int>(rows.args.first + t)),
+        : position(static_cast<int>(first_of(rows.args) + t)),
           ratio(rows.args.shape.ratio),
           chosen(rows.chosen + t * rows.args.shape.blocks_kept) {
         blocks =

@@ -7,7 +7,7 @@
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/norm.cuh"
 #include "backend/cuda/project.h"
-#include "backend/cuda/sparse.h"
+#include "backend/cuda/sparse.cuh"
 #include "base/check.h"
 
 namespace strata::cuda {
@@ -23,14 +23,14 @@ __device__ const float* raw_row(const SparseRows& rows, std::int64_t t) {
 
 // Whether row t completes a block.
 __device__ bool completes(const SparseRows& rows, std::int64_t t) {
-    return (rows.args.first + t + 1) % rows.args.shape.ratio == 0;
+    return (first_of(rows.args) + t + 1) % rows.args.shape.ratio == 0;
 }
 
 // The key of the block that row t completes, by a warp.
 __device__ void finish_block(const SparseRows& rows, std::int64_t t, float* held) {
     const op::SparseAttention& args = rows.args;
     const op::AttentionShape& shape = args.shape;
-    const std::int64_t start = args.first + t + 1 - shape.ratio;
+    const std::int64_t start = first_of(args) + t + 1 - shape.ratio;
     float* key = args.cache.block_keys + start / shape.ratio * shape.index_dim;
     for (int i = static_cast<int>(threadIdx.x) % kWarp; i < shape.index_dim; i += kWarp) {
         float sum = 0.0f;
@@ -57,7 +57,7 @@ __device__ void keep_raw(const SparseRows& rows) {
 // the first.
 __device__ bool keeps_raw(const SparseRows& rows, std::int64_t t) {
     const int ratio = rows.args.shape.ratio;
-    const std::int64_t last = ratio - 1 - rows.args.first % ratio;  // completes a block
+    const std::int64_t last = ratio - 1 - first_of(rows.args) % ratio;  // completes a block
     return t == (last < rows.raw.rows && last < ratio - 1 ? last : 0);
 }
 
@@ -70,14 +70,14 @@ __global__ void __launch_bounds__(kUnits* kWarp) finish_units(SparseRows rows) {
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
     const std::int64_t t = blockIdx.y;
     float* held = reinterpret_cast<float*>(shared_bytes()) + warp * max(d, shape.index_dim);
-    const Turns turns{args.inverse_frequency, shape.rotary_pairs, args.first + t};
+    const Turns turns{args.inverse_frequency, shape.rotary_pairs, first_of(args) + t};
     int unit = static_cast<int>(blockIdx.x) * kUnits + warp - 1;
     if (unit < 0) {
         if (completes(rows, t)) finish_block(rows, t, held);
         if (keeps_raw(rows, t)) keep_raw(rows);
         return;
     }
-    const std::int64_t cached = (args.first + t) * rows.key.cols;
+    const std::int64_t cached = (first_of(args) + t) * rows.key.cols;
     if (unit < shape.kv_heads) {
         const std::int64_t at = std::int64_t{unit} * d;
         norm_and_turn(rows.key.row(t) + at, d, args.key_norm, args.epsilon, turns, held,

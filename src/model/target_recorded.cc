@@ -1,0 +1,110 @@
+// Steps of a target whose queue records: all work between the tokens and the logits is submitted as
+// one, and what varies from step to step is read from memory.
+#include <algorithm>
+#include <bit>
+
+#include "model/target.h"
+
+namespace strata::model {
+namespace {
+
+// Kinds of work that have a key.
+enum class Recorded : std::int64_t { step, replay, mtp_guess };
+
+// Recorded work is bounded by where its rows may stand; below this it is all the same.
+constexpr std::int64_t kBoundLeast = 4096;
+
+// At least `end` and at most `context`; few different ones.
+std::int64_t bound_of(std::int64_t end, std::int64_t context) {
+    const auto power = std::bit_ceil(static_cast<std::uint64_t>(end));
+    return std::min(context, std::max(kBoundLeast, static_cast<std::int64_t>(power)));
+}
+
+}  // namespace
+
+bool Target::is_recorded(const StepRequest& request) const {
+    const std::size_t features = request.feature_layers.size() * request.tokens.size();
+    return queue_->records() && request.window && !request.chosen &&
+           request.logit_sink == nullptr && static_cast<std::int64_t>(features) <= at_.mean.rows;
+}
+
+void Target::upload_first(std::int64_t first) {
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.first.data),
+                    std::as_bytes(std::span(&first, 1)));
+}
+
+void Target::submit_step(Sequence& sequence, const StepRequest& request, std::int64_t bound) {
+    const auto rows = static_cast<std::int64_t>(request.tokens.size());
+    Forward pass = forward(ops_, at_.work.first_rows(rows), {bound - rows, at_.first.data});
+    // Cannot fail: the n-gram rows are there.
+    static_cast<void>(run_layers(sequence, pass, request, true));
+    if (is_mixed(sequence, request)) pass.mix(weights_.mixer);
+    if (request.logits == LogitRows::none) return;
+    const std::int64_t from = request.logits == LogitRows::all ? 0 : rows - 1;
+    pass.head(from, weights_.head, {at_.logits.data, rows - from, weights_.head.rows});
+}
+
+Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
+    const auto rows = static_cast<std::int64_t>(request.tokens.size());
+    const auto layers = static_cast<std::int64_t>(request.feature_layers.size());
+    upload_first(sequence.length());
+    STRATA_TRY(bring_ngram_rows());
+    const std::int64_t bound = bound_of(sequence.length() + rows, sequence.context());
+    key_ = {static_cast<std::int64_t>(Recorded::step), rows, bound,
+            static_cast<std::int64_t>(request.logits), is_mixed(sequence, request) ? 1 : 0};
+    key_.insert(key_.end(), request.feature_layers.begin(), request.feature_layers.end());
+    sequence.mark(key_);
+    queue_->run(key_, [&] { submit_step(sequence, request, bound); });
+
+    features_.resize(static_cast<std::size_t>(rows * layers * config_.hidden));
+    for (std::int64_t i = 0; i < layers; ++i) {
+        take_feature(at_.mean.rows_from(i * rows, rows), i, layers);
+    }
+    take_residual(request.residual ? rows : 0);
+    const std::int64_t wanted = request.logits == LogitRows::none  ? 0
+                                : request.logits == LogitRows::all ? rows
+                                                                   : 1;
+    logits_.resize(static_cast<std::size_t>(wanted * config_.vocabulary));
+    device_->download(*queue_, std::as_writable_bytes(std::span(logits_)),
+                      reinterpret_cast<const std::byte*>(at_.logits.data));
+    return Ok{};
+}
+
+void Target::commit_state(Sequence& sequence, std::int64_t rows) {
+    if (!queue_->records() || rows == static_cast<std::int64_t>(sequence.pending_.size()) ||
+        rows == 0) {
+        sequence.commit(rows, ops_, *queue_);
+        return;
+    }
+    key_ = {static_cast<std::int64_t>(Recorded::replay), rows};
+    sequence.mark(key_);
+    queue_->run(key_, [&] { sequence.replay(rows, ops_, *queue_); });
+    sequence.keep(rows);
+}
+
+void Target::submit_guess(const AttentionLayerState& state, const Workspace& work,
+                          Forward::Start start) {
+    AttentionLayerState own = state;
+    Forward pass = forward(ops_, work, start);
+    pass.mtp_fuse(work.tokens);
+    pass.attention(weights_.mtp->layer, own, false);
+    pass.experts(weights_.mtp->layer);
+    pass.mix(weights_.mtp->mixer);
+    const op::Weight& head = weights_.mtp->head;
+    pass.head(0, head, {at_.logits.data, 1, head.rows});
+}
+
+void Target::run_guess(const Sequence& sequence, const AttentionLayerState& state,
+                       const Workspace& work, std::int64_t first) {
+    if (!queue_->records()) {
+        submit_guess(state, work, {first});
+        return;
+    }
+    upload_first(first);
+    const std::int64_t bound = bound_of(first + 1, sequence.context());
+    key_ = {static_cast<std::int64_t>(Recorded::mtp_guess), bound};
+    sequence.mark(key_);
+    queue_->run(key_, [&] { submit_guess(state, work, {bound - 1, at_.first.data}); });
+}
+
+}  // namespace strata::model
