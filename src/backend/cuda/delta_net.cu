@@ -166,6 +166,7 @@ struct Traced {
 template <typename Memory, bool kRead, typename Rows>
 __global__ void __launch_bounds__(Memory::kThreads)
     run_heads(Rows source, std::int64_t count, const float* from, float* to) {
+    follow_earlier_kernels();
     constexpr int kThreads = Memory::kThreads;
     const auto h = static_cast<int>(blockIdx.x);
     const op::DeltaShape& shape = source.shape();
@@ -193,10 +194,10 @@ template <bool kRead, typename Rows>
 void launch_heads(Queue& queue, const Rows& source, const op::DeltaShape& shape, std::int64_t count,
                   const float* from, float* to) {
     with_delta_memory(shape, from, to, [&]<typename Memory>() {
-        launch(queue,
-               {dim3(static_cast<unsigned>(shape.value_heads)), Memory::kThreads,
-                delta_tile_bytes(shape)},
-               run_heads<Memory, kRead, Rows>, source, count, from, to);
+        launch_dependent(queue,
+                         {dim3(static_cast<unsigned>(shape.value_heads)), Memory::kThreads,
+                          delta_tile_bytes(shape)},
+                         run_heads<Memory, kRead, Rows>, source, count, from, to);
     });
 }
 

@@ -18,11 +18,10 @@ struct Attend {
     op::DflashCells cells;
     std::int64_t first;   // position of row 0
     std::int64_t window;  // 0: all
-    std::int64_t lowest;  // position of the first cell that a row may see
     DflashRows rows;
-    int count;  // B
-    int group;  // query heads of a key head
-    int pieces;
+    int count;       // B
+    int group;       // query heads of a key head
+    int pieces;      // of the longest list
     float* largest;  // [G, pieces, queries], a query (row, head of the group)
     float* sum;      // [G, pieces, queries]
     float* values;   // [G, pieces, queries, d]
@@ -35,13 +34,22 @@ struct Attend {
     __device__ const float* query(int g, int q) const {
         return rows.query.row(q / group) + (g * group + q % group) * shape.head_dim;
     }
+    // The position of the first cell that a row may see: of what the ring can hold, what row 0,
+    // which sees the furthest back, can see.
+    __device__ std::int64_t lowest() const {
+        const std::int64_t held = max(std::int64_t{0}, first - cells.slots);
+        return window > 0 ? max(held, first - window + 1) : held;
+    }
+    __device__ int pieces_used() const {
+        return static_cast<int>((first - lowest() + kPiece - 1) / kPiece);
+    }
     // Whether row i sees the cell of `position`; -1 is none's.
     __device__ bool sees(int i, int position) const {
         return position >= 0 && (window == 0 || first + i - position < window);
     }
     // The slot of entry e of a piece, and the position of its cell: -1 where it holds another.
     __device__ void find(int piece, int e, int* slot, int* position) const {
-        const std::int64_t p = lowest + piece * kPiece + e;
+        const std::int64_t p = lowest() + piece * kPiece + e;
         *slot = static_cast<int>(min(p, first - 1) % cells.slots);
         *position = p < first && cells.position[*slot] == p ? static_cast<int>(p) : -1;
     }
@@ -50,11 +58,13 @@ struct Attend {
 // Any shape: block (piece, key head).
 template <typename Cache>
 __global__ void __launch_bounds__(kPieceThreads) attend_cells(Attend attend) {
+    follow_earlier_kernels();
     __shared__ int slots[kPiece];
     __shared__ int positions[kPiece];
     using Stored = typename Cache::Stored;
     const auto piece = static_cast<int>(blockIdx.x);
     const auto g = static_cast<int>(blockIdx.y);
+    if (piece >= attend.pieces_used()) return;
     const int d = attend.shape.head_dim;
     const int queries = attend.queries();
     const auto thread = static_cast<int>(threadIdx.x);
@@ -96,12 +106,14 @@ __global__ void __launch_bounds__(kPieceThreads) attend_cells(Attend attend) {
 // Heads of kDim, that of published models.
 template <typename Cache, int kDim>
 __global__ void __launch_bounds__(kPieceThreads) attend_held_cells(Attend attend) {
+    follow_earlier_kernels();
     __shared__ int slots[kPiece];
     __shared__ int positions[kPiece];
     alignas(16) __shared__ float queries[kTogether * kDim];
     alignas(16) __shared__ float scores[kPiece * kTogether];
     const auto piece = static_cast<int>(blockIdx.x);
     const auto g = static_cast<int>(blockIdx.y);
+    if (piece >= attend.pieces_used()) return;
     const auto thread = static_cast<int>(threadIdx.x);
     if (thread < kPiece) attend.find(piece, thread, &slots[thread], &positions[thread]);
     __syncthreads();
@@ -133,6 +145,7 @@ __global__ void __launch_bounds__(kPieceThreads) attend_held_cells(Attend attend
 // out of one head of one row, from the pieces and the rows of the block: block (head, row). A warp
 // takes a row of the block at a time.
 __global__ void __launch_bounds__(kPieceThreads) join_block(Attend attend) {
+    follow_earlier_kernels();
     const auto h = static_cast<int>(blockIdx.x);
     const auto i = static_cast<int>(blockIdx.y);
     const int g = h / attend.group;
@@ -140,7 +153,8 @@ __global__ void __launch_bounds__(kPieceThreads) join_block(Attend attend) {
     const int d = attend.shape.head_dim;
     const auto thread = static_cast<int>(threadIdx.x);
     const int lane = thread % kWarp;
-    const int sources = attend.pieces + attend.count;
+    const int pieces = attend.pieces_used();
+    const int sources = pieces + attend.count;
     auto* weights = reinterpret_cast<float*>(shared_bytes());  // [sources]: largest scores first
     const float* query = attend.query(g, q);
     const float scale = 1.0f / sqrtf(static_cast<float>(d));
@@ -151,9 +165,9 @@ __global__ void __launch_bounds__(kPieceThreads) join_block(Attend attend) {
         }
         sum = warp_sum(sum);
         const bool sees = attend.window == 0 || (i > j ? i - j : j - i) < attend.window;
-        if (lane == 0) weights[attend.pieces + j] = sees ? sum * scale : -INFINITY;
+        if (lane == 0) weights[pieces + j] = sees ? sum * scale : -INFINITY;
     }
-    for (int p = thread; p < attend.pieces; p += kPieceThreads) {
+    for (int p = thread; p < pieces; p += kPieceThreads) {
         weights[p] = attend.largest[attend.at(g, p, q)];
     }
     __syncthreads();
@@ -168,13 +182,13 @@ __global__ void __launch_bounds__(kPieceThreads) join_block(Attend attend) {
         float all = 0.0f;
         float sum = 0.0f;
 #pragma unroll 4
-        for (int p = 0; p < attend.pieces; ++p) {
+        for (int p = 0; p < pieces; ++p) {
             const std::int64_t at = attend.at(g, p, q);
             all = __fmaf_rn(weights[p], attend.sum[at], all);
             sum = __fmaf_rn(weights[p], attend.values[at * d + c], sum);
         }
         for (int j = 0; j < attend.count; ++j) {
-            const float weight = weights[attend.pieces + j];
+            const float weight = weights[pieces + j];
             all += weight;
             sum = __fmaf_rn(weight, attend.rows.value.row(j)[g * d + c], sum);
         }
@@ -188,11 +202,11 @@ void launch_cells(Queue& queue, const Attend& attend) {
                       static_cast<unsigned>(attend.shape.kv_heads));
     if (attend.shape.head_dim == 128 && reads_as_eights(attend.cells.keys) &&
         reads_as_eights(attend.cells.values)) {
-        launch(queue, {blocks, kPieceThreads}, attend_held_cells<Cache, 128>, attend);
+        launch_dependent(queue, {blocks, kPieceThreads}, attend_held_cells<Cache, 128>, attend);
     } else {
         const std::size_t bytes =
             static_cast<std::size_t>(kPiece * attend.count * attend.group) * sizeof(float);
-        launch(queue, {blocks, kPieceThreads, bytes}, attend_cells<Cache>, attend);
+        launch_dependent(queue, {blocks, kPieceThreads, bytes}, attend_cells<Cache>, attend);
     }
 }
 
@@ -205,15 +219,13 @@ void dflash_attend(Queue& queue, const op::DflashBlock& args, const op::DflashLa
     attend.cells = layer.cells;
     attend.first = args.first;
     attend.window = layer.window;
-    // What the ring can hold of what row 0, which sees the furthest back, can see.
-    attend.lowest = std::max(std::int64_t{0}, args.first - layer.cells.slots);
-    if (layer.window > 0) {
-        attend.lowest = std::max(attend.lowest, args.first - layer.window + 1);
-    }
     attend.rows = rows;
     attend.count = static_cast<int>(out.rows);
     attend.group = args.shape.heads / args.shape.kv_heads;
-    attend.pieces = static_cast<int>((args.first - attend.lowest + kPiece - 1) / kPiece);
+    // With a window the grid does not depend on where the block stands.
+    const std::int64_t longest =
+        std::min(layer.cells.slots, layer.window > 0 ? layer.window - 1 : args.first);
+    attend.pieces = static_cast<int>((longest + kPiece - 1) / kPiece);
     attend.out = out;
     const std::int64_t each =
         std::int64_t{args.shape.kv_heads} * attend.pieces * attend.count * attend.group;
@@ -224,10 +236,11 @@ void dflash_attend(Queue& queue, const op::DflashBlock& args, const op::DflashLa
         with_cache(layer.cells.type,
                    [&](auto type) { launch_cells<decltype(type)>(queue, attend); });
     }
-    launch(queue,
-           {dim3(static_cast<unsigned>(args.shape.heads), static_cast<unsigned>(attend.count)),
-            kPieceThreads, static_cast<std::size_t>(attend.pieces + attend.count) * sizeof(float)},
-           join_block, attend);
+    launch_dependent(
+        queue,
+        {dim3(static_cast<unsigned>(args.shape.heads), static_cast<unsigned>(attend.count)),
+         kPieceThreads, static_cast<std::size_t>(attend.pieces + attend.count) * sizeof(float)},
+        join_block, attend);
 }
 
 }  // namespace strata::cuda

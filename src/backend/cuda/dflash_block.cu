@@ -28,6 +28,7 @@ struct Block {
 template <typename Stored>
 __global__ void __launch_bounds__(kThreads)
     begin_rows(Block block, op::Gain norm, MatrixView<float> to) {
+    follow_earlier_kernels();
     const std::int64_t i = blockIdx.x;
     const std::byte* row = block.args.table.row(block.args.tokens[i]);
     norm_row<kThreads>(
@@ -65,6 +66,7 @@ struct Enter {
 // h += C(1, after), and `to` = the norm that comes next: a block a row.
 __global__ void __launch_bounds__(kThreads)
     leave_rows(Block block, const float* base, op::Gain norm, MatrixView<float> to) {
+    follow_earlier_kernels();
     const std::int64_t i = blockIdx.x;
     float* hidden = block.hidden.row(i);
     norm_row<kThreads>(
@@ -76,6 +78,7 @@ __global__ void __launch_bounds__(kThreads)
 // Norms and turns the queries and keys in place: block (group of heads, row).
 __global__ void __launch_bounds__(kUnits* kWarp)
     turn_rows(op::DflashBlock args, op::Gain query_norm, op::Gain key_norm, DflashRows rows) {
+    follow_earlier_kernels();
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
     const int unit = static_cast<int>(blockIdx.x) * kUnits + warp;
     const op::DflashShape& shape = args.shape;
@@ -127,10 +130,10 @@ void enter(Queue& queue, const Block& block, const op::DflashConv& conv) {
 
 void leave(Queue& queue, const Block& block, const op::DflashConv& conv, op::Gain norm,
            MatrixView<float> to) {
-    launch(queue,
-           {dim3(static_cast<unsigned>(to.rows)), kThreads,
-            static_cast<std::size_t>(to.cols) * sizeof(float)},
-           leave_rows, block, conv.base, norm, to);
+    launch_dependent(queue,
+                     {dim3(static_cast<unsigned>(to.rows)), kThreads,
+                      static_cast<std::size_t>(to.cols) * sizeof(float)},
+                     leave_rows, block, conv.base, norm, to);
 }
 
 // Memory that all layers use in turn.
@@ -149,10 +152,10 @@ void attend(Queue& queue, const Block& block, const op::DflashLayer& layer,
         {layer.query, rows.query}, {layer.key, rows.key}, {layer.value, rows.value}};
     project(queue, block.before, products);
     const auto heads = static_cast<unsigned>(shape.heads + shape.kv_heads + kUnits - 1) / kUnits;
-    launch(queue,
-           {dim3(heads, static_cast<unsigned>(block.hidden.rows)), kUnits * kWarp,
-            static_cast<std::size_t>(kUnits * shape.head_dim) * sizeof(float)},
-           turn_rows, block.args, layer.query_norm, layer.key_norm, rows);
+    launch_dependent(queue,
+                     {dim3(heads, static_cast<unsigned>(block.hidden.rows)), kUnits * kWarp,
+                      static_cast<std::size_t>(kUnits * shape.head_dim) * sizeof(float)},
+                     turn_rows, block.args, layer.query_norm, layer.key_norm, rows);
     dflash_attend(queue, block.args, layer, rows, scratch.attended);
     project(queue, scratch.attended, layer.out, block.after);
 }
@@ -197,12 +200,12 @@ void dflash_block(const op::DflashBlock& args, device::Queue& queue) {
     const Scratch scratch = make_scratch(own, args);
     const std::int64_t count = args.layers.size;
     with_stored(args.table.type, [&](auto stored) {
-        launch(own,
-               {dim3(static_cast<unsigned>(rows)), kThreads,
-                static_cast<std::size_t>(width) * sizeof(float)},
-               begin_rows<decltype(stored)>, block,
-               count > 0 ? args.layers[0].attention_norm : args.norm,
-               count > 0 ? block.normed : args.hidden);
+        launch_dependent(own,
+                         {dim3(static_cast<unsigned>(rows)), kThreads,
+                          static_cast<std::size_t>(width) * sizeof(float)},
+                         begin_rows<decltype(stored)>, block,
+                         count > 0 ? args.layers[0].attention_norm : args.norm,
+                         count > 0 ? block.normed : args.hidden);
     });
     for (std::int64_t l = 0; l < count; ++l) {
         const op::DflashLayer& layer = args.layers[l];

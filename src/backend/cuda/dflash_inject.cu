@@ -19,6 +19,7 @@ constexpr int kLayersMax = 4;  // of a launch; their products are as many as one
 // finite = a row of x with 0 for what is not finite; replaced counts those.
 __global__ void __launch_bounds__(kThreads)
     copy_finite(op::DflashInject args, MatrixView<float> finite) {
+    follow_earlier_kernels();
     __shared__ int counts[kThreads / kWarp];
     const std::int64_t t = blockIdx.x;
     int replaced = 0;
@@ -39,6 +40,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads) norm_fused(op::DflashInject args, MatrixView<float> c) {
+    follow_earlier_kernels();
     float* row = c.row(blockIdx.x);
     norm_row<kThreads>(
         c.cols, args.epsilon, args.norm, reinterpret_cast<float*>(shared_bytes()),
@@ -55,6 +57,7 @@ struct Layers {
 
 // Puts one head of one row into its cell: block (group of heads, row, layer).
 __global__ void __launch_bounds__(kUnits* kWarp) fill_cells(op::DflashInject args, Layers layers) {
+    follow_earlier_kernels();
     const auto l = static_cast<int>(blockIdx.z);
     const op::DflashCells& cells = layers.layer[l].cells;
     const std::int64_t t = blockIdx.y + max(std::int64_t{0}, args.features.rows - cells.slots);
@@ -102,10 +105,11 @@ void dflash_inject(const op::DflashInject& args, device::Queue& queue) {
     const auto blocks = static_cast<unsigned>(rows);
     const MatrixView<float> finite = own.matrix(rows, args.features.cols);
     const MatrixView<float> fused = own.matrix(rows, args.fuse.rows);
-    launch(own, {dim3(blocks), kThreads}, copy_finite, args, finite);
+    launch_dependent(own, {dim3(blocks), kThreads}, copy_finite, args, finite);
     project(own, finite, args.fuse, fused);
-    launch(own, {dim3(blocks), kThreads, static_cast<std::size_t>(fused.cols) * sizeof(float)},
-           norm_fused, args, fused);
+    launch_dependent(own,
+                     {dim3(blocks), kThreads, static_cast<std::size_t>(fused.cols) * sizeof(float)},
+                     norm_fused, args, fused);
     const std::int64_t kv = std::int64_t{args.shape.kv_heads} * args.shape.head_dim;
     for (std::int64_t first = 0; first < args.layers.size; first += kLayersMax) {
         const std::int64_t count = std::min<std::int64_t>(kLayersMax, args.layers.size - first);
@@ -120,10 +124,10 @@ void dflash_inject(const op::DflashInject& args, device::Queue& queue) {
         }
         project(own, fused, {products, static_cast<std::size_t>(2 * count)});
         const auto heads = static_cast<unsigned>(2 * args.shape.kv_heads + kUnits - 1) / kUnits;
-        launch(own,
-               {dim3(heads, blocks, static_cast<unsigned>(count)), kUnits * kWarp,
-                static_cast<std::size_t>(kUnits * args.shape.head_dim) * sizeof(float)},
-               fill_cells, args, layers);
+        launch_dependent(own,
+                         {dim3(heads, blocks, static_cast<unsigned>(count)), kUnits * kWarp,
+                          static_cast<std::size_t>(kUnits * args.shape.head_dim) * sizeof(float)},
+                         fill_cells, args, layers);
     }
 }
 

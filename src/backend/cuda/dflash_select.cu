@@ -81,6 +81,7 @@ struct Lists {
 // The best of each piece of the logits: block (piece, row).
 __global__ void __launch_bounds__(kThreads)
     choose_of_pieces(MatrixView<const float> logits, Lists lists) {
+    follow_earlier_kernels();
     const std::int64_t row = blockIdx.y;
     const std::int64_t first = std::int64_t{blockIdx.x} * kPieceLogits;
     Best held[kHeld];
@@ -112,6 +113,7 @@ __global__ void __launch_bounds__(kThreads)
 // The best of a row's lists, to a list of its own: block (row). Where they are more than the
 // threads hold, those so far go another round with the next.
 __global__ void __launch_bounds__(kThreads) choose_of_lists(Lists from, Lists to) {
+    follow_earlier_kernels();
     __shared__ Best chosen[op::kDflashCandidatesMax];
     const std::int64_t row = blockIdx.x;
     const int count = from.lists * from.wanted;
@@ -219,6 +221,7 @@ __device__ int best_of(const float* scores, int k) {
 
 // The walk, by one block of threads.
 __global__ void __launch_bounds__(kThreads) walk_rows(Walk walk) {
+    follow_earlier_kernels();
     __shared__ float scores[op::kDflashCandidatesMax];
     __shared__ int pick;
     const op::DflashSelect& args = walk.args;
@@ -292,9 +295,9 @@ void dflash_select(const op::DflashSelect& args, device::Queue& queue) {
     if (n > 0) {
         project(own, args.hidden, args.projection, walk.hidden);
         const auto rows = static_cast<unsigned>(n);
-        launch(own, {dim3(static_cast<unsigned>(pieces), rows), kThreads}, choose_of_pieces,
-               args.logits, of_pieces);
-        launch(own, {dim3(rows), kThreads}, choose_of_lists, of_pieces, walk.lists);
+        launch_dependent(own, {dim3(static_cast<unsigned>(pieces), rows), kThreads},
+                         choose_of_pieces, args.logits, of_pieces);
+        launch_dependent(own, {dim3(rows), kThreads}, choose_of_lists, of_pieces, walk.lists);
         with_stored(args.successor.type, [&](auto stored) {
             for_each(own, walk.successor.size(),
                      GatherSuccessors<decltype(stored)>{args, walk.lists, walk.successor});
@@ -304,7 +307,7 @@ void dflash_select(const op::DflashSelect& args, device::Queue& queue) {
                      GatherPredecessors<decltype(stored)>{args, walk.lists, walk.predecessor});
         });
     }
-    launch(own, {dim3(1), kThreads}, walk_rows, walk);
+    launch_dependent(own, {dim3(1), kThreads}, walk_rows, walk);
 }
 
 }  // namespace strata::cuda

@@ -60,6 +60,13 @@ __device__ inline void let_later_kernel_begin() {
 #endif
 }
 
+// What a dependent kernel begins with that has nothing to do ahead of the wait. All of its blocks
+// come here, also those with no work: else the kernel could end before the one before it.
+__device__ inline void follow_earlier_kernels() {
+    let_later_kernel_begin();
+    wait_for_earlier_kernels();
+}
+
 // The same value in every lane, the sums always in the same order.
 __device__ inline float warp_sum(float value) {
     for (int by = kWarp / 2; by > 0; by /= 2) value += __shfl_xor_sync(kAllLanes, value, by);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "backend/cuda/intrinsics.cuh"
 #include "backend/cuda/queue.h"
 
 namespace strata::cuda {
@@ -43,6 +44,13 @@ void launch(device::Queue& queue, const Grid& grid, void (*kernel)(Params...), A
     STRATA_CUDA_MUST(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
 }
 
+// The same for a kernel that begins with follow_earlier_kernels().
+template <typename... Params, typename... Args>
+void launch_dependent(device::Queue& queue, Grid grid, void (*kernel)(Params...), Args&&... args) {
+    grid.dependent = true;
+    launch(queue, grid, kernel, std::forward<Args>(args)...);
+}
+
 inline constexpr int kBlockThreads = 256;
 // Enough blocks to fill the largest devices several times over; longer ranges are walked in
 // strides.
@@ -50,6 +58,7 @@ inline constexpr std::int64_t kBlocksMax = 4096;
 
 template <typename Body>
 __global__ void __launch_bounds__(kBlockThreads) each_element(std::int64_t count, Body body) {
+    follow_earlier_kernels();
     const std::int64_t stride = std::int64_t{gridDim.x} * kBlockThreads;
     for (std::int64_t i = std::int64_t{blockIdx.x} * kBlockThreads + threadIdx.x; i < count;
          i += stride) {
@@ -63,8 +72,8 @@ template <typename Body>
 void for_each(device::Queue& queue, std::int64_t count, Body body) {
     if (count <= 0) return;
     const std::int64_t blocks = std::min((count + kBlockThreads - 1) / kBlockThreads, kBlocksMax);
-    launch(queue, {dim3(static_cast<unsigned>(blocks)), kBlockThreads}, each_element<Body>, count,
-           body);
+    launch_dependent(queue, {dim3(static_cast<unsigned>(blocks)), kBlockThreads},
+                     each_element<Body>, count, body);
 }
 
 }  // namespace strata::cuda

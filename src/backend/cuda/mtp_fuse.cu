@@ -17,6 +17,7 @@ constexpr int kThreads = 1024;
 template <typename Stored>
 __global__ void __launch_bounds__(kThreads)
     join_halves(op::MtpFuse args, MatrixView<float> joined) {
+    follow_earlier_kernels();
     const std::int64_t t = blockIdx.y;
     const std::int64_t width = args.table.cols;
     auto* held = reinterpret_cast<float*>(shared_bytes());
@@ -52,10 +53,10 @@ void mtp_fuse_by(Projector project_rows, const op::MtpFuse& args, device::Queue&
     if (rows == 0) return;
     const MatrixView<float> joined = own.matrix(rows * args.streams, 2 * width);
     with_stored(args.table.type, [&](auto stored) {
-        launch(own,
-               {dim3(2, static_cast<unsigned>(rows)), kThreads,
-                static_cast<std::size_t>(args.residual.cols) * sizeof(float)},
-               join_halves<decltype(stored)>, args, joined);
+        launch_dependent(own,
+                         {dim3(2, static_cast<unsigned>(rows)), kThreads,
+                          static_cast<std::size_t>(args.residual.cols) * sizeof(float)},
+                         join_halves<decltype(stored)>, args, joined);
     });
     const Product product{args.fuse, {args.out.data, rows * args.streams, width}};
     project_rows(own, joined, {&product, 1});

@@ -30,6 +30,7 @@ __device__ float gate_of(float product, std::int64_t width) {
 // Writes the block before into one stream, turns its keys into Y, and writes X: block (stream,
 // row). A column is one thread's throughout.
 __global__ void __launch_bounds__(kThreads) gate_streams(op::NgramMix args, Mixed mixed) {
+    follow_earlier_kernels();
     __shared__ float sums[kThreads / kWarp];
     const std::int64_t t = blockIdx.y;
     const std::int64_t s = blockIdx.x;
@@ -114,8 +115,9 @@ void ngram_mix_by(Projector project_rows, const op::NgramMix& args, device::Queu
                       args.trace.empty() ? own.matrix(rows, all) : args.trace};
     const Product products[] = {{args.key, mixed.gated}, {args.value, mixed.value}};
     project_rows(own, args.e, std::span<const Product>(products));
-    launch(own, {dim3(static_cast<unsigned>(args.streams), static_cast<unsigned>(rows)), kThreads},
-           gate_streams, args, mixed);
+    launch_dependent(
+        own, {dim3(static_cast<unsigned>(args.streams), static_cast<unsigned>(rows)), kThreads},
+        gate_streams, args, mixed);
     for_each(own, rows * all, Convolve{args, mixed});
     const std::int64_t kept = std::int64_t{args.kernel - 1} * args.dilation;
     advance_history(own, args.history_from, {args.history_to, kept, all}, mixed.normed, rows);

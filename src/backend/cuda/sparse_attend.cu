@@ -53,6 +53,7 @@ Partial partial_of(const SparseRows& rows) {
 template <typename Cache>
 __global__ void __launch_bounds__(kThreads)
     attend_piece(SparseRows rows, std::int64_t first, Partial partial) {
+    follow_earlier_kernels();
     __shared__ int positions[kPiece];
     const op::AttentionShape& shape = rows.args.shape;
     const int group = shape.heads / shape.kv_heads;
@@ -101,6 +102,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Cache, int kDim, int kGroup>
 __global__ void __launch_bounds__(kThreads)
     attend_held(SparseRows rows, std::int64_t first, Partial partial) {
+    follow_earlier_kernels();
     __shared__ int positions[kPiece];
     alignas(16) __shared__ float queries[kGroup * kDim];
     alignas(16) __shared__ float scores[kPiece * kGroup];
@@ -136,6 +138,7 @@ constexpr int kMergeThreads = 256;
 // attended of one head of one row: block (head, row).
 __global__ void __launch_bounds__(kMergeThreads)
     merge_pieces(SparseRows rows, std::int64_t first, Partial partial) {
+    follow_earlier_kernels();
     const auto h = static_cast<int>(blockIdx.x);
     const std::int64_t t = first + blockIdx.y;
     const int d = partial.head_dim;
@@ -183,16 +186,18 @@ void attend(Queue& queue, const SparseRows& rows, std::int64_t first, std::int64
     with_cache(cache.type, [&](auto type) {
         using Cache = decltype(type);
         if (held) {
-            launch(queue, {blocks, kThreads}, attend_held<Cache, 256, 12>, rows, first, partial);
+            launch_dependent(queue, {blocks, kThreads}, attend_held<Cache, 256, 12>, rows, first,
+                             partial);
         } else {
             const std::size_t bytes = static_cast<std::size_t>(kPiece * group) * sizeof(float);
-            launch(queue, {blocks, kThreads, bytes}, attend_piece<Cache>, rows, first, partial);
+            launch_dependent(queue, {blocks, kThreads, bytes}, attend_piece<Cache>, rows, first,
+                             partial);
         }
     });
-    launch(queue,
-           {dim3(static_cast<unsigned>(shape.heads), static_cast<unsigned>(count)), kMergeThreads,
-            static_cast<std::size_t>(partial.pieces) * sizeof(float)},
-           merge_pieces, rows, first, partial);
+    launch_dependent(queue,
+                     {dim3(static_cast<unsigned>(shape.heads), static_cast<unsigned>(count)),
+                      kMergeThreads, static_cast<std::size_t>(partial.pieces) * sizeof(float)},
+                     merge_pieces, rows, first, partial);
 }
 
 }  // namespace strata::cuda

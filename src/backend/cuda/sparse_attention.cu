@@ -64,6 +64,7 @@ __device__ bool keeps_raw(const SparseRows& rows, std::int64_t t) {
 // One unit of one row, a warp each: the block key and history, then key heads, value heads and,
 // where y is wanted, query heads and index query heads.
 __global__ void __launch_bounds__(kUnits* kWarp) finish_units(SparseRows rows) {
+    follow_earlier_kernels();
     const op::SparseAttention& args = rows.args;
     const op::AttentionShape& shape = args.shape;
     const int d = shape.head_dim;
@@ -154,13 +155,13 @@ void finish_rows(Queue& queue, const SparseRows& rows) {
     const op::AttentionShape& shape = rows.args.shape;
     const int heads = rows.args.y.empty() ? 0 : shape.heads + shape.index_heads;
     const int units = 1 + 2 * shape.kv_heads + heads;
-    launch(queue,
-           {dim3(static_cast<unsigned>((units + kUnits - 1) / kUnits),
-                 static_cast<unsigned>(rows.raw.rows)),
-            kUnits * kWarp,
-            static_cast<std::size_t>(kUnits * std::max(shape.head_dim, shape.index_dim)) *
-                sizeof(float)},
-           finish_units, rows);
+    launch_dependent(queue,
+                     {dim3(static_cast<unsigned>((units + kUnits - 1) / kUnits),
+                           static_cast<unsigned>(rows.raw.rows)),
+                      kUnits * kWarp,
+                      static_cast<std::size_t>(kUnits * std::max(shape.head_dim, shape.index_dim)) *
+                          sizeof(float)},
+                     finish_units, rows);
 }
 
 void sparse_attention(const op::SparseAttention& args, device::Queue& queue) {

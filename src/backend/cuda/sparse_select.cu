@@ -104,6 +104,7 @@ __host__ __device__ std::int64_t score_stride(const op::SparseAttention& args) {
 template <typename Keys>
 __global__ void __launch_bounds__(kScoreThreads, 2)
     score_blocks(SparseRows rows, std::int64_t first, int count) {
+    follow_earlier_kernels();
     const op::SparseAttention& args = rows.args;
     const op::AttentionShape& shape = args.shape;
     const auto width = static_cast<int>(rows.index_query.cols);
@@ -242,6 +243,7 @@ __device__ void write_chosen(const float* scores, std::int64_t blocks, unsigned 
 // The blocks that row first + blockIdx.x keeps.
 __global__ void __launch_bounds__(kSelectThreadsMax)
     choose_row(SparseRows rows, std::int64_t first) {
+    follow_earlier_kernels();
     __shared__ Search search;
     const std::int64_t t = first + blockIdx.x;
     const Seen seen(rows, t);
@@ -286,16 +288,16 @@ void select_blocks(Queue& queue, const SparseRows& rows, std::int64_t first, std
         static_cast<std::size_t>(count * rows.index_query.cols) * sizeof(float);
     const bool held = shape.index_dim == 128 && shape.index_heads == 4 &&
                       reinterpret_cast<std::uintptr_t>(args.cache.block_keys) % 16 == 0;
-    launch(queue, {dim3(blocks), kScoreThreads, bytes},
-           held ? score_blocks<HeldKeys<128, 4>> : score_blocks<ReadKeys>, rows, first,
-           static_cast<int>(count));
+    launch_dependent(queue, {dim3(blocks), kScoreThreads, bytes},
+                     held ? score_blocks<HeldKeys<128, 4>> : score_blocks<ReadKeys>, rows, first,
+                     static_cast<int>(count));
     choose_blocks(queue, rows, first, count);
 }
 
 void choose_blocks(Queue& queue, const SparseRows& rows, std::int64_t first, std::int64_t count) {
     const auto threads = static_cast<unsigned>(std::clamp<std::int64_t>(
         score_stride(rows.args) / 8 / kWarp * kWarp, 128, kSelectThreadsMax));
-    launch(queue, {dim3(static_cast<unsigned>(count)), threads}, choose_row, rows, first);
+    launch_dependent(queue, {dim3(static_cast<unsigned>(count)), threads}, choose_row, rows, first);
 }
 
 }  // namespace strata::cuda

@@ -18,6 +18,7 @@ constexpr int kNormThreads = 512;
 // stream.
 __global__ void __launch_bounds__(kNormThreads)
     norm_streams(op::StreamRead args, MatrixView<float> normed) {
+    follow_earlier_kernels();
     const std::int64_t t = blockIdx.y;
     const std::int64_t s = blockIdx.x;
     const std::int64_t width = args.x.cols;
@@ -90,10 +91,10 @@ void stream_read_stepwise(const op::StreamRead& args, Queue& queue) {
     const MatrixView<float> normed = queue.matrix(rows, args.residual.cols);
     const MatrixView<float> low = queue.matrix(rows, args.down.rows);
     const MatrixView<float> gate = queue.matrix(rows, args.residual.cols);
-    launch(queue,
-           {dim3(static_cast<unsigned>(args.streams), static_cast<unsigned>(rows)), kNormThreads,
-            static_cast<std::size_t>(args.x.cols) * sizeof(float)},
-           norm_streams, args, normed);
+    launch_dependent(queue,
+                     {dim3(static_cast<unsigned>(args.streams), static_cast<unsigned>(rows)),
+                      kNormThreads, static_cast<std::size_t>(args.x.cols) * sizeof(float)},
+                     norm_streams, args, normed);
     const Product products[] = {{args.down, low}, {args.inject_weight, args.inject}};
     const bool injects = !args.inject_weight.empty();
     project(queue, normed, {products, injects ? 2u : 1u});
