@@ -3,6 +3,7 @@
 // differ.
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/operand.h"
@@ -10,6 +11,7 @@
 #include "backend/cpu/project.h"
 #include "backend/cpu/queue.h"
 #include "backend/cpu/route.h"
+#include "backend/cpu/vector.h"
 #include "base/check.h"
 
 namespace strata::cpu {
@@ -228,6 +230,27 @@ Hidden round_hidden(const Call& call, Queue& queue) {
     return tiles;
 }
 
+// One panel of the hidden values of `rows` rows, `stride` apart; `own` of the panel are wanted.
+struct GatePanel {
+    template <typename V>
+    STRATA_INLINE static void run(const float* gates, const float* ups, std::int64_t rows,
+                                  std::int64_t own, float* hidden, std::int64_t stride) {
+        for (std::int64_t m = 0; m < rows; ++m) {
+            float values[kPanelRows];
+#pragma GCC ivdep
+            for (int j = 0; j < kPanelRows; ++j) {
+                values[j] = silu(gates[m * kPanelRows + j]) * ups[m * kPanelRows + j];
+            }
+            float* to = hidden + m * stride;
+            if (own == kPanelRows) {
+                std::memcpy(to, values, sizeof(values));
+            } else {
+                std::copy_n(values, own, to);
+            }
+        }
+    }
+};
+
 // hidden = silu(gate . x) * (up . x) of a net's rows, for rows_together or fewer rows of its
 // matrices from `first` on.
 void expand(const Call& call, const Inputs& inputs, std::int64_t net, std::int64_t first,
@@ -242,16 +265,12 @@ void expand(const Call& call, const Inputs& inputs, std::int64_t net, std::int64
                   workspace, gates);
     multiply_rows(up, first, rows, input_of(call, inputs, net, up.type), instructions, workspace,
                   ups);
+    const MatrixView<float>& hidden = call.is_shared(net) ? call.shared_hidden : call.hidden;
+    float* to = hidden.row(call.is_shared(net) ? 0 : call.first(net)) + first;
     for (std::int64_t i = 0; i < rows; i += kPanelRows) {
-        const std::int64_t own = std::min<std::int64_t>(kPanelRows, rows - i);
-        for (std::int64_t m = 0; m < count; ++m) {
-            const std::int64_t at = place_of(i, count) + m * kPanelRows;
-            float* hidden = call.is_shared(net) ? call.shared_hidden.row(m)
-                                                : call.hidden.row(call.first(net) + m);
-            for (std::int64_t j = 0; j < own; ++j) {
-                hidden[first + i + j] = silu(gates[at + j]) * ups[at + j];
-            }
-        }
+        const std::int64_t at = place_of(i, count);
+        run_kernel<GatePanel>(instructions, gates + at, ups + at, count,
+                              std::min<std::int64_t>(kPanelRows, rows - i), to + i, hidden.cols);
     }
 }
 
@@ -298,20 +317,36 @@ const float* sums_of(const Call& call, const float* sums, std::int64_t net, std:
            (member - first) * kPanelRows;
 }
 
+// y[j] = the sum of share[s] * parts[s][j] over the k parts, then last_share * last[j].
+struct AddParts {
+    template <typename V>
+    STRATA_INLINE static void run(const float* const* parts, const float* share, std::int64_t k,
+                                  const float* last, float last_share, float* y) {
+        float sum[kPanelRows] = {};
+        for (std::int64_t s = 0; s < k; ++s) {
+#pragma GCC ivdep
+            for (int j = 0; j < kPanelRows; ++j) sum[j] += share[s] * parts[s][j];
+        }
+#pragma GCC ivdep
+        for (int j = 0; j < kPanelRows; ++j) y[j] = sum[j] + last_share * last[j];
+    }
+};
+
 // Row t of y: `count` values from row `i` of a piece on.
 void add_members(const Call& call, const float* sums, std::int64_t i, std::int64_t t,
-                 std::int64_t count, float* y) {
+                 std::int64_t count, Instructions instructions, float* y) {
     const std::int64_t k = call.args.active;
     const float* shared = sums_of(call, sums, call.groups.used, call.members() + t, i);
-    const float share = call.shared_scale.row(t)[0];
-    float sum[kPanelRows] = {};
+    const float* parts[op::kExpertsActiveMax];
     for (std::int64_t s = 0; s < k; ++s) {
-        const float own = call.share.row(t)[s];
         const std::int64_t member = call.groups.place[t * k + s];
-        const float* part = sums_of(call, sums, call.groups.net[member], member, i);
-        for (int j = 0; j < kPanelRows; ++j) sum[j] += own * part[j];
+        parts[s] = sums_of(call, sums, call.groups.net[member], member, i);
     }
-    for (std::int64_t j = 0; j < count; ++j) y[j] = sum[j] + share * shared[j];
+    float whole[kPanelRows];
+    float* to = count == kPanelRows ? y : whole;
+    run_kernel<AddParts>(instructions, static_cast<const float* const*>(parts), call.share.row(t),
+                         k, shared, call.shared_scale.row(t)[0], to);
+    if (to == whole) std::copy_n(whole, count, y);
 }
 
 // y[., first .. first+count-1], count <= contract_rows. The workspace's sums get, panel by panel,
@@ -326,7 +361,8 @@ void contract(const Call& call, const Hidden& hidden, std::int64_t first, std::i
     for (std::int64_t i = 0; i < count; i += kPanelRows) {
         const std::int64_t own = std::min<std::int64_t>(kPanelRows, count - i);
         for (std::int64_t t = 0; t < call.rows(); ++t) {
-            add_members(call, workspace.sums, i, t, own, call.args.y.row(t) + first + i);
+            add_members(call, workspace.sums, i, t, own, instructions,
+                        call.args.y.row(t) + first + i);
         }
     }
 }

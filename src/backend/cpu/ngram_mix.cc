@@ -41,7 +41,8 @@ void gate_stream(Instructions instructions, const op::NgramMix& args, std::int64
     const std::int64_t at = s * width;
     float* stream = args.residual.row(t) + at;
     if (!args.block_out.empty()) {
-        inject_stream(stream, args.block_inject.row(t)[s], args.block_out.row(t), width);
+        inject_stream(instructions, stream, args.block_inject.row(t)[s], args.block_out.row(t),
+                      width);
     }
     rms_norm(instructions, stream, args.norm_query + at, width, args.epsilon, query);
     rms_norm(instructions, key, args.norm_key + at, width, args.epsilon, key);

@@ -37,7 +37,7 @@ void norm_streams(const op::StreamRead& args, Queue& queue, MatrixView<float> no
                         const std::int64_t s = i % args.streams;
                         float* stream = args.residual.data + i * width;
                         if (!args.block_out.empty()) {
-                            inject_stream(stream, args.block_inject.row(t)[s],
+                            inject_stream(queue.instructions(), stream, args.block_inject.row(t)[s],
                                           args.block_out.row(t), width);
                         }
                         rms_norm(queue.instructions(), stream, args.norm + s * width, width,
