@@ -74,6 +74,24 @@ TEST(SparseAttention, matches_the_oracle_in_odd_shapes) {
     }
 }
 
+TEST(SparseAttention, matches_the_oracle_for_every_head_dimension_in_use) {
+    for (const int dim : {64, 80, 96, 128, 192, 256, 576}) {
+        Random random("attention dimensions", static_cast<std::uint64_t>(dim));
+        op::AttentionShape shape = kShape;
+        shape.heads = 3;
+        shape.kv_heads = 1;
+        shape.head_dim = dim;
+        shape.rotary_pairs = dim / 8;
+        shape.index_dim = dim / 2;
+        const auto layer = random_attention(random, Types(quant::Type::f32), shape, kWidth);
+        for (const op::CacheType type : kCacheTypes) {
+            // Rows that end within a block of the index, after a window, a chunk and one more.
+            expect_oracle("d=" + std::to_string(dim) + " " + name(type, 23), layer, type,
+                          random.floats(23 * kWidth, -2, 2), {6, 16, 1});
+        }
+    }
+}
+
 TEST(SparseAttention, any_split_of_the_rows_gives_the_same_bits) {
     Random random("attention splits");
     const auto layer = random_attention(random, Types::mixed(), kShape, kWidth);
