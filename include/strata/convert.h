@@ -55,8 +55,8 @@ struct DraftHeadRequest {
 };
 
 // A DFlash2 draft with the target's embedding and head, or the rows of the head that `vocabulary`
-// names, whole or not at all: it then needs neither of its target's. What it had of them is replaced.
-// Errors: a draft of another target, tokens outside the vocabulary, repeated or fewer
+// names, whole or not at all: it then needs neither of its target's. What the draft had of them is
+// replaced. Errors: a draft of another target, tokens outside the vocabulary, repeated or fewer
 // than the draft chooses from, an output that is a file of an input, a format that a row width
 // cannot hold.
 Status add_draft_head(const DraftHeadRequest& request, const ConvertProgress& progress = {});

@@ -124,6 +124,9 @@ struct DraftCounts {
     double verify_ms = 0;
 };
 
+// Adds the windows of `from`; `to` is empty or of the same drafters.
+void add(const DraftCounts& from, DraftCounts& to);
+
 struct Completion {
     std::int64_t prompt_tokens = 0;
     std::vector<std::int32_t> tokens;  // generated ids, an end token included
@@ -140,6 +143,7 @@ enum class DraftKind : std::uint8_t {
     suffix,  // what followed the last time that the text ended like this
     mtp,     // the model's own multi-token-prediction layer
     dflash,  // the DFlash2 draft that the engine loaded
+    joined,  // as suffix, and where that guesses nothing as dflash, or mtp without a draft
     best     // of all that there are, whoever gives most tokens a second, window by window
 };
 
@@ -149,7 +153,7 @@ inline constexpr double kDflashConfidenceMin = 0.5;
 struct Drafting {
     DraftKind kind = DraftKind::none;
     // Of a verify window: the last token and rows-1 guesses; 2 to kWindowMax. 0: as many as the
-    // draft's block has, 4 of the MTP layer, kWindowMax at most of others.
+    // draft's block has, 4 of the MTP layer, kWindowMax at most of others; of joined what each has.
     std::int64_t rows = 0;
     // A draft ends before the first guess below it, 0 to 1; unless given kDflashConfidenceMin of a
     // DFlash2 draft and 0 of others.

@@ -67,16 +67,22 @@ struct TextKind {
     std::string text;
     // A prompt is a line of the text, asked in the model's chat form, instead of a piece of it.
     bool questions = false;
+    // The prompts as they are, where they are not to be taken from the text.
+    std::vector<std::string> given = {};
 };
 
 // Prompts, each continued without a drafter and then with every one of `draftings`.
 struct DraftTrialRequest {
     std::vector<TextKind> kinds;      // what prompts are cut from; empty: random tokens
-    std::int64_t prompts = 10;        // of each kind, spread evenly over its text
+    std::int64_t prompts = 10;        // of each kind, spread over its text, unless given
     std::int64_t prompt_tokens = 64;  // of each; questions have their own length
     std::int64_t max_tokens = 64;     // generated after each
     Sampling sampling;                // prompt i of all is drawn with seed + i
     std::vector<Drafting> draftings;
+    // Of all texts with a drafter, one after another, every shards-th from this one on: what
+    // several processes share between them.
+    std::int64_t shard = 0;
+    std::int64_t shards = 1;
 };
 
 // The first token that is not what it is without a drafter.
@@ -91,8 +97,8 @@ struct TextDifference {
 struct DraftTrial {
     std::string kind;
     Drafting drafting;
-    std::int64_t prompts = 0;
-    std::int64_t tokens = 0;  // generated
+    std::int64_t prompts = 0;  // that were continued
+    std::int64_t tokens = 0;   // generated
     double decode_ms = 0;
     DraftCounts counts;
     std::int64_t different =
@@ -100,7 +106,8 @@ struct DraftTrial {
     std::optional<TextDifference> first;
 };
 
-// Trials of a kind take turns on each prompt, so that a machine's slow moments fall on all. Errors:
+// Trials of a kind take turns on each prompt, so that a machine's slow moments fall on all;
+// `progress` counts texts with a drafter. Errors:
 // a text too short for the prompts or no tokenizer for it, a model that does not chat where there
 // are questions, options out of range, a drafter that is not loaded.
 Result<std::vector<DraftTrial>> draft_trials(Engine& engine, const DraftTrialRequest& request,

@@ -1,7 +1,5 @@
 #include "cli/app.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <exception>
 #include <new>
@@ -36,18 +34,6 @@ constexpr const char* kFooter =
     "Whole numbers take units: k, M, G, T, KiB, MiB, GiB and TiB are powers of 1024,\n"
     "KB, MB, GB and TB powers of 1000.\n"
     "Exit status: 0 done, 1 failed, 2 wrong use.";
-
-// Names that came in on the command line may hold anything; a message is one line.
-std::string one_line(const std::string& text) {
-    const std::string quoted = quote(text);
-    return quoted.substr(1, quoted.size() - 2);
-}
-
-void tell(const std::string& message) {
-    const std::string line = concat("strata: ", one_line(message), "\n");
-    // A failed write has nobody to tell.
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
-}
 
 int ended(const Status& status) {
     if (status.ok()) return kDone;

@@ -46,21 +46,58 @@ Status answer(Conversation& conversation, const std::string& question, const Int
     return answered;
 }
 
-// The turns of standard input until it ends. From a terminal an error is told and the next turn
-// waited for, since /clear may mend it.
+// What the lines of one input came to.
+class Refused {
+  public:
+    // Tells why a line was not answered.
+    void tell(const std::string& why) {
+        strata::cli::tell(why);
+        ++lines_;
+    }
+    Status at_end() const {
+        if (lines_ == 0) return Ok{};
+        return STRATA_ERROR(lines_, " lines of standard input were not answered");
+    }
+
+  private:
+    std::int64_t lines_ = 0;
+};
+
+// A turn that does not fit leaves the conversation as it was, and the next may fit. From a terminal
+// any error is told and the next turn waited for, since /clear may mend it.
+Status take_turn(Conversation& conversation, const std::string& line, const Interrupt& interrupt,
+                 bool terminal, Refused& refused) {
+    const Status status = answer(conversation, line, interrupt);
+    if (status.ok()) return status;
+    if (reader_gone() || (!terminal && !conversation.refused())) return status;
+    if (terminal) {
+        note(concat(status.error().message, "\n"));
+    } else {
+        refused.tell(status.error().message);
+    }
+    return Ok{};
+}
+
+// The turns of standard input until it ends.
 Status converse(Conversation& conversation, const Interrupt& interrupt) {
     const bool terminal = ::isatty(STDIN_FILENO) == 1;
     LineReader lines;
+    Refused refused;
     std::string line;
     while (true) {
         if (terminal) note("> ");
         STRATA_ASSIGN(const LineReader::Got got, lines.next(&line));
+        if (got == LineReader::Got::too_long) {
+            refused.tell(concat("a line of standard input is longer than ", kLineBytesMax,
+                                " bytes, and is left out"));
+            continue;
+        }
         if (got != LineReader::Got::line) {
             if (terminal) note("\n");
-            return Ok{};
+            return terminal ? Status(Ok{}) : refused.at_end();
         }
         if (line.empty()) continue;
-        if (line == "/exit") return Ok{};
+        if (line == "/exit") return terminal ? Status(Ok{}) : refused.at_end();
         if (line == "/help") {
             STRATA_TRY(print(kHelp));
             continue;
@@ -69,9 +106,7 @@ Status converse(Conversation& conversation, const Interrupt& interrupt) {
             conversation.clear();
             continue;
         }
-        const Status status = answer(conversation, line, interrupt);
-        if (!status.ok() && (!terminal || reader_gone())) return status;
-        if (!status.ok()) note(concat(status.error().message, "\n"));
+        STRATA_TRY(take_turn(conversation, line, interrupt, terminal, refused));
         if (interrupt.seen() && !terminal) return interrupt.status();
         interrupt.forget();
     }

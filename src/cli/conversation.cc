@@ -30,6 +30,7 @@ Status Conversation::ask(const std::string& text, const TextSink& sink) {
     GenerateRequest request;
     request.prompt = tokens_;
     request.prompt.insert(request.prompt.end(), added.begin(), added.end());
+    refused_ = std::ssize(request.prompt) > engine_->info().context;
     request.max_tokens = options_.max_tokens;
     request.sampling = options_.sampling;
     STRATA_ASSIGN(const Completion completion,

@@ -31,6 +31,9 @@ class Conversation {
     // Whether the last ask() handed out any text.
     bool answering() const { return answering_; }
 
+    // Whether the last ask() was of a turn that does not fit the context.
+    bool refused() const { return refused_; }
+
     // Forgets everything but the system message.
     void clear();
 
@@ -45,6 +48,7 @@ class Conversation {
     std::vector<std::int32_t> tokens_;  // all that was said, the last answer included
     bool answer_ended_ = false;         // by an end token
     bool answering_ = false;
+    bool refused_ = false;
 };
 
 }  // namespace strata::cli

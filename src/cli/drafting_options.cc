@@ -20,11 +20,11 @@ Status check_kind(const DraftingOptions& options) {
         return STRATA_ERROR(file == &options.mtp ? "--mtp" : "--dflash",
                             " is empty, and a file is wanted");
     }
-    for (const char* kind : {"none", "auto", "suffix", "mtp", "dflash"}) {
+    for (const char* kind : {"none", "auto", "joined", "suffix", "mtp", "dflash"}) {
         if (options.draft == kind) return Ok{};
     }
     return STRATA_ERROR("--draft is ", quote(options.draft),
-                        ", and none, suffix, mtp, dflash or auto is wanted");
+                        ", and none, suffix, mtp, dflash, joined or auto is wanted");
 }
 
 Status check_window(const DraftingOptions& options) {
@@ -73,7 +73,10 @@ void add_drafting_options(Options& options, DraftingOptions* to) {
         "--draft", "KIND", &to->draft,
         "Who guesses tokens ahead, which the model then verifies; the text stays the same: "
         "none; suffix: what followed the last time that the text ended like this; mtp: "
-        "the model's own MTP layer; dflash: the DFlash2 draft of --dflash; auto: of all that are "
+        "the model's own MTP layer; dflash: the DFlash2 draft of --dflash; joined: suffix, and "
+        "where "
+        "that guesses nothing the DFlash2 draft or, without one, the MTP layer; auto: of all that "
+        "are "
         "there, window by window, whoever gives most tokens a second (default: auto)");
     options.text("--dflash", "FILE", &to->dflash,
                  "A DFlash2 draft for this model: a GGUF file, as convert makes them");
@@ -81,10 +84,12 @@ void add_drafting_options(Options& options, DraftingOptions* to) {
         "--mtp", "FILE", &to->mtp,
         "The MTP layer: a GGUF file of this model's layer alone, or of a model whose layer "
         "is wanted (default: the model file's own)");
-    options.integer("--spec", {1, kWindowMax}, &to->rows,
-                    concat("Rows of a verify window, 1 to ", kWindowMax,
-                           ": the last token and one row a guess (default: the block size of a "
-                           "DFlash2 draft, 4 of the MTP layer, at most 16 of suffix and auto)"));
+    options.integer(
+        "--spec", {1, kWindowMax}, &to->rows,
+        concat("Rows of a verify window, 1 to ", kWindowMax,
+               ": the last token and one row a guess (default: the block size of a "
+               "DFlash2 draft, 4 of the MTP layer, at most 16 of suffix and auto, of joined what "
+               "each has)"));
     options.real("--spec-min-p", &to->confidence_min,
                  concat("A draft ends before the first guess whose confidence is below this, 0 to "
                         "1 (default: ",
@@ -104,10 +109,11 @@ Status check_drafter(const DraftingOptions& options) {
 Result<std::unique_ptr<Engine>> load(const ModelOptions& model, const DraftingOptions& drafting) {
     EngineOptions options = engine_options(model);
     // A draft that will not guess is not read, unless it says which features to dump.
-    if (drafting.draft == "auto" || drafting.draft == "dflash" || drafting.dump) {
+    const bool several = drafting.draft == "auto" || drafting.draft == "joined";
+    if (several || drafting.draft == "dflash" || drafting.dump) {
         options.dflash = drafting.dflash.value_or("");
     }
-    if (drafting.draft == "auto" || drafting.draft == "mtp") {
+    if (several || drafting.draft == "mtp") {
         options.mtp = drafting.mtp.value_or("");
     }
     if (drafting.dump) {
@@ -129,6 +135,7 @@ Drafting drafting_of(const DraftingOptions& options) {
     if (options.draft == "suffix") drafting.kind = DraftKind::suffix;
     if (options.draft == "mtp") drafting.kind = DraftKind::mtp;
     if (options.draft == "dflash") drafting.kind = DraftKind::dflash;
+    if (options.draft == "joined") drafting.kind = DraftKind::joined;
     drafting.rows = options.rows.value_or(0);
     if (drafting.rows == 1) drafting = {};
     drafting.confidence_min = options.confidence_min;

@@ -20,6 +20,9 @@
 namespace strata::cli {
 namespace {
 
+// Bytes of a bad line that an error shows.
+constexpr std::size_t kQuotedMax = 60;
+
 using Rows = std::vector<std::int32_t>;
 
 struct EvalDrafts {
@@ -27,6 +30,8 @@ struct EvalDrafts {
     SamplingOptions sampling;
     std::vector<std::string> files;
     std::vector<std::string> questions;
+    std::optional<std::string> given;
+    std::optional<std::string> shard;
     std::vector<std::string> drafts;
     std::optional<std::string> dflash;
     std::optional<std::string> mtp;
@@ -51,6 +56,62 @@ Result<TextKind> read_kind(const std::string& given, bool questions) {
     return kind;
 }
 
+// Of one line: a prompt as it is, or a question.
+Status read_prompt(const std::string& line, std::vector<TextKind>& kinds) {
+    const Json object = Json::parse(line, nullptr, false);
+    const auto text = [&](const char* key) -> std::optional<std::string> {
+        if (!object.is_object() || !object.contains(key) || !object[key].is_string()) return {};
+        return object[key].get<std::string>();
+    };
+    const auto name = text("kind");
+    const auto question = text("question");
+    const auto prompt = question ? question : text("prompt");
+    if (!name || !prompt) {
+        return STRATA_ERROR(quote(line.substr(0, kQuotedMax)),
+                            " is no prompt, wanted an object "
+                            "with the strings 'kind' and 'prompt' or 'question'");
+    }
+    for (TextKind& kind : kinds) {
+        if (kind.name != *name || kind.questions != question.has_value()) continue;
+        kind.given.push_back(*prompt);
+        return Ok{};
+    }
+    kinds.push_back(
+        {.name = *name, .text = {}, .questions = question.has_value(), .given = {*prompt}});
+    return Ok{};
+}
+
+Status read_prompts(const std::string& path, std::vector<TextKind>& kinds) {
+    STRATA_ASSIGN(const std::string text, read_text(path));
+    std::istringstream lines(text);
+    std::int64_t number = 0;
+    for (std::string line; std::getline(lines, line);) {
+        ++number;
+        if (line.empty()) continue;
+        const Status status = read_prompt(line, kinds);
+        if (!status.ok()) {
+            return STRATA_ERROR("line ", number, " of ", quote(path), ": ", status.error().message);
+        }
+    }
+    if (!kinds.empty()) return Ok{};
+    return STRATA_ERROR(quote(path), " holds no prompt, wanted one a line");
+}
+
+// "2/16": the second of sixteen.
+Status read_shard(const std::string& text, DraftTrialRequest& request) {
+    const std::size_t slash = text.find('/');
+    if (slash != std::string::npos) {
+        const auto number = parse_integer(text.substr(0, slash), {1, INT32_MAX});
+        const auto count = parse_integer(text.substr(slash + 1), {1, INT32_MAX});
+        if (number.ok() && count.ok() && *number <= *count) {
+            request.shard = *number - 1;
+            request.shards = *count;
+            return Ok{};
+        }
+    }
+    return STRATA_ERROR("--shard is ", quote(text), ", and I/N is wanted, the I-th of N parts");
+}
+
 // One way to draft, and what it was asked for by.
 struct Variant {
     std::string name;
@@ -61,6 +122,7 @@ std::vector<std::string> loaded_drafters(const EvalDrafts& options, bool mtp) {
     std::vector<std::string> all = {"suffix"};
     if (mtp) all.emplace_back("mtp");
     if (options.dflash) all.emplace_back("dflash");
+    if (mtp || options.dflash) all.emplace_back("joined");
     all.emplace_back("auto");
     return all;
 }
@@ -113,6 +175,8 @@ Result<Trials> run_trials(const EvalDrafts& options) {
         STRATA_ASSIGN(TextKind kind, read_kind(file, true));
         request.kinds.push_back(std::move(kind));
     }
+    if (options.given) STRATA_TRY(read_prompts(*options.given, request.kinds));
+    if (options.shard) STRATA_TRY(read_shard(*options.shard, request));
     DraftingOptions drafting;
     drafting.dflash = options.dflash;
     drafting.mtp = options.mtp;
@@ -244,6 +308,11 @@ void add_common(Options& options, EvalDrafts* to) {
                   "told apart (default: prompts of random tokens)");
     options.texts("--questions", "[KIND=]FILE", &to->questions,
                   "Questions, one a line, each asked in the model's chat form: a kind of text too");
+    options.text("--prompt-file", "FILE", &to->given,
+                 "Prompts as they are, one a line: an object of JSON with 'kind' and 'prompt', or "
+                 "'question' for the model's chat form");
+    options.text("--shard", "I/N", &to->shard,
+                 "Of all texts with a drafter, the I-th of N parts: N processes share the work");
     options.integer("--prompts", {1, INT32_MAX}, &to->prompts,
                     concat("Prompts of each kind (default: ", to->prompts, ")"));
     options.integer("--prompt-tokens", {1, INT32_MAX}, &to->prompt_tokens,
@@ -259,6 +328,8 @@ void add_common(Options& options, EvalDrafts* to) {
     add_sampling_options(options, &to->sampling);
     options.flag("--json", &to->json, "Print JSON instead of a table");
     options.check([to]() -> Status {
+        DraftTrialRequest ignored;
+        if (to->shard) STRATA_TRY(read_shard(*to->shard, ignored));
         for (const std::int32_t rows : to->rows.value_or(Rows{})) {
             if (rows >= 2 && rows <= kWindowMax) continue;
             return STRATA_ERROR("--spec holds ", rows, ", and 2 to ", kWindowMax, " is wanted");

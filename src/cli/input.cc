@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -72,17 +73,23 @@ bool LineReader::take(std::string* line) {
 Result<LineReader::Got> LineReader::next(std::string* line) {
     std::vector<char> chunk(kReadBytes);
     while (true) {
-        if (take(line)) return Got::line;
-        if (ended_) return Got::end;
+        if (take(line)) {
+            const bool dropped = std::exchange(dropping_, false);
+            if (!dropped && line->size() <= kLineBytesMax) return Got::line;
+            line->clear();
+            return Got::too_long;
+        }
+        if (ended_) return std::exchange(dropping_, false) ? Got::too_long : Got::end;
+        if (buffer_.size() > kLineBytesMax) {
+            dropping_ = true;
+            buffer_.clear();
+            searched_ = 0;
+        }
         const ssize_t n = ::read(STDIN_FILENO, chunk.data(), chunk.size());
         if (n < 0 && errno == EINTR) return Got::interrupted;
         if (n < 0) return STRATA_ERROR("cannot read standard input: ", std::strerror(errno));
         ended_ = n == 0;
         buffer_.append(chunk.data(), static_cast<std::size_t>(n));
-        if (buffer_.size() > kTextBytesMax) {
-            return STRATA_ERROR("a line of standard input is longer than ", kTextBytesMax,
-                                " bytes");
-        }
     }
 }
 

@@ -48,6 +48,12 @@ void note(std::string_view text) {
 
 void warn(std::string_view text) { write_all(STDERR_FILENO, text); }
 
+void tell(const std::string& message) {
+    const std::string quoted = quote(message);
+    // A failed write has nobody to tell.
+    write_all(STDERR_FILENO, concat("strata: ", quoted.substr(1, quoted.size() - 2), "\n"));
+}
+
 Progress::Progress(std::string what) : what_(std::move(what)), terminal_(errors_on_terminal()) {}
 
 Progress::~Progress() {

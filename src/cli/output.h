@@ -17,9 +17,13 @@ bool reader_gone();
 
 // Text for a person, on standard error and only when it is a terminal.
 void note(std::string_view text);
+
 bool errors_on_terminal();
 // The same, terminal or not: what a person should know of a run that goes on.
 void warn(std::string_view text);
+// A sentence on standard error, "strata: " before it. Names that came in on the command line may
+// hold anything: it is one line.
+void tell(const std::string& message);
 
 // A line that is redrawn on standard error when it is a terminal, and taken away at the end.
 class Progress {

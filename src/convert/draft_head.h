@@ -23,11 +23,11 @@ struct DraftHeadOptions {
 };
 
 // Of a DFlash2 draft: its tensors as they are, the target's embedding as it is, and the rows of its
-// head that `vocabulary` names, with the map d2t from row to token where it names any. An embedding,
-// a head and a map that the draft has already are replaced. A draft without a tokenizer gets the target's.
-// Errors: a file that cannot be read or is not what it should be, a draft of another target, tokens
-// that are outside the vocabulary, repeated or fewer than the selector chooses from, a type that
-// the head's rows cannot be written in, an unwritable output, the caller wants no more.
+// head that `vocabulary` names, with the map d2t from row to token where it names any. What of them
+// the draft has already is replaced. A draft without a tokenizer gets the target's. Errors: a file
+// that cannot be read or is not what it should be, a draft of another target, tokens that are
+// outside the vocabulary, repeated or fewer than the selector chooses from, a type that the head's
+// rows cannot be written in, an unwritable output, the caller wants no more.
 Status add_draft_head(const DraftHeadOptions& options);
 
 // Of an MTP layer, in a model's file or one of its own: the layer's tensors alone and as they are,

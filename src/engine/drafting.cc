@@ -6,6 +6,7 @@
 #include "engine/parts.h"
 #include "spec/auto_drafter.h"
 #include "spec/dflash_drafter.h"
+#include "spec/joined_drafter.h"
 #include "spec/mtp.h"
 #include "spec/suffix.h"
 
@@ -55,22 +56,31 @@ Status Engine::Parts::check_drafting(const Drafting& drafting) const {
     if (drafting.kind == DraftKind::dflash && dflash == nullptr) {
         return STRATA_ERROR("guesses of a DFlash2 draft were asked for, and none was loaded");
     }
-    if (drafting.kind == DraftKind::mtp && !info.has_mtp) {
+    if (drafts_mtp(drafting) && !info.has_mtp) {
         return STRATA_ERROR(
             "the model '", info.name,
             "' has no MTP layer, and its guesses were asked for: --mtp FILE with one "
-            "is wanted");
+            "is wanted",
+            drafting.kind == DraftKind::joined ? ", or a DFlash2 draft" : "");
     }
     return Ok{};
 }
 
+bool Engine::Parts::drafts_mtp(const Drafting& drafting) const {
+    if (drafting.kind == DraftKind::joined) return dflash == nullptr;
+    return drafting.kind == DraftKind::mtp || (drafting.kind == DraftKind::best && info.has_mtp);
+}
+
 Status Session::State::make_drafter() {
+    const bool given = drafting.rows != 0;
     if (drafting.rows == 0 && drafting.kind == DraftKind::dflash) {
         drafting.rows = std::min(kWindowMax, parts.dflash->config().block_size);
     } else if (drafting.rows == 0) {
         drafting.rows = drafting.kind == DraftKind::mtp ? kRowsDefault : kWindowMax;
     }
-    const double default_floor = drafting.kind == DraftKind::dflash ? kDflashConfidenceMin : 0;
+    const bool block = parts.dflash != nullptr &&
+                       (drafting.kind == DraftKind::dflash || drafting.kind == DraftKind::joined);
+    const double default_floor = block ? kDflashConfidenceMin : 0;
     const auto floor = static_cast<float>(drafting.confidence_min.value_or(default_floor));
     switch (drafting.kind) {
         case DraftKind::none:
@@ -83,6 +93,10 @@ Status Session::State::make_drafter() {
             break;
         case DraftKind::dflash: {
             STRATA_ASSIGN(drafter, make_dflash(floor));
+            break;
+        }
+        case DraftKind::joined: {
+            STRATA_ASSIGN(drafter, make_joined(floor, given ? kWindowMax : kRowsDefault));
             break;
         }
         case DraftKind::best: {
@@ -98,6 +112,20 @@ Result<std::unique_ptr<spec::Drafter>> Session::State::make_dflash(float floor) 
     STRATA_ASSIGN(auto made, spec::DflashDrafter::create(*parts.dflash,
                                                          {options.context, options.cache}, floor));
     return std::unique_ptr<spec::Drafter>(std::move(made));
+}
+
+Result<std::unique_ptr<spec::Drafter>> Session::State::make_joined(float floor,
+                                                                   std::int64_t mtp_rows) {
+    std::unique_ptr<spec::Drafter> second;
+    std::int64_t rows = kWindowMax;
+    if (parts.dflash != nullptr) {
+        STRATA_ASSIGN(second, make_dflash(floor));
+    } else {
+        second = std::make_unique<spec::MtpDrafter>(*parts.target, sequence, floor);
+        rows = mtp_rows;
+    }
+    return std::unique_ptr<spec::Drafter>(std::make_unique<spec::JoinedDrafter>(
+        std::make_unique<spec::SuffixDrafter>(), std::move(second), rows - 1));
 }
 
 Result<std::unique_ptr<spec::Drafter>> Session::State::make_best(float floor) {
@@ -122,35 +150,59 @@ Result<std::unique_ptr<spec::Drafter>> Session::State::make_best(float floor) {
 
 void Session::State::begin_counts(DraftCounts& counts) const {
     if (!drafter) return;
-    counts.kind = drafting.kind == DraftKind::best ? "none" : drafter->name();
-    if (drafting.kind != DraftKind::best) return;
+    const bool best = drafting.kind == DraftKind::best;
+    const bool joined = drafting.kind == DraftKind::joined;
+    counts.kind = best || joined ? "none" : drafter->name();
+    if (!best && !joined) return;
     counts.by_drafter = {{.name = "none"}, {.name = "suffix"}};
-    if (parts.info.has_mtp) counts.by_drafter.push_back({.name = "mtp"});
+    if (parts.drafts_mtp(drafting)) counts.by_drafter.push_back({.name = "mtp"});
     if (parts.dflash != nullptr) counts.by_drafter.push_back({.name = "dflash"});
 }
 
 void Session::State::count(const spec::Verified& window, DraftCounts& counts) const {
-    ++counts.windows;
-    counts.drafted += window.rows - 1;
-    counts.accepted += window.accepted;
-    counts.draft_ms += window.draft_ms;
-    counts.verify_ms += window.verify_ms;
-    const auto accepted = static_cast<std::size_t>(window.accepted);
-    if (counts.accepted_by_position.size() < accepted) {
-        counts.accepted_by_position.resize(accepted);
+    DraftCounts one;
+    one.kind = counts.kind;
+    one.windows = 1;
+    one.drafted = window.rows - 1;
+    one.accepted = window.accepted;
+    one.accepted_by_position.assign(static_cast<std::size_t>(window.accepted), 1);
+    one.draft_ms = window.draft_ms;
+    one.verify_ms = window.verify_ms;
+    if (!counts.by_drafter.empty()) {
+        one.by_drafter = {{std::string(window.source), 1, one.drafted, one.accepted}};
     }
-    for (std::size_t i = 0; i < accepted; ++i) ++counts.accepted_by_position[i];
-    if (counts.by_drafter.empty()) return;
-    const DrafterCounts* most = &counts.by_drafter.front();
-    for (DrafterCounts& one : counts.by_drafter) {
-        if (one.name == window.source) {
-            ++one.windows;
-            one.drafted += window.rows - 1;
-            one.accepted += window.accepted;
+    add(one, counts);
+}
+
+void add(const DraftCounts& from, DraftCounts& to) {
+    to.kind = from.kind;
+    to.windows += from.windows;
+    to.drafted += from.drafted;
+    to.accepted += from.accepted;
+    to.draft_ms += from.draft_ms;
+    to.verify_ms += from.verify_ms;
+    if (to.accepted_by_position.size() < from.accepted_by_position.size()) {
+        to.accepted_by_position.resize(from.accepted_by_position.size());
+    }
+    for (std::size_t i = 0; i < from.accepted_by_position.size(); ++i) {
+        to.accepted_by_position[i] += from.accepted_by_position[i];
+    }
+    for (const DrafterCounts& one : from.by_drafter) {
+        auto own = std::find_if(to.by_drafter.begin(), to.by_drafter.end(),
+                                [&](const DrafterCounts& c) { return c.name == one.name; });
+        if (own == to.by_drafter.end()) {
+            own = to.by_drafter.insert(own, {.name = one.name});
         }
-        if (one.accepted > most->accepted) most = &one;
+        own->windows += one.windows;
+        own->drafted += one.drafted;
+        own->accepted += one.accepted;
     }
-    counts.kind = most->name;
+    if (to.by_drafter.empty()) return;
+    to.kind = std::max_element(to.by_drafter.begin(), to.by_drafter.end(),
+                               [](const DrafterCounts& a, const DrafterCounts& b) {
+                                   return a.accepted < b.accepted;
+                               })
+                  ->name;
 }
 
 }  // namespace strata

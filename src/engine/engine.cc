@@ -250,8 +250,7 @@ Result<std::vector<std::int32_t>> Engine::chat_turn(std::string_view text, bool 
 Result<Session> Engine::make_session(std::int64_t tokens, const Drafting& drafting) {
     STRATA_TRY(parts_->check_drafting(drafting));
     const std::int64_t room = tokens == 0 ? parts_->context : std::min(tokens, parts_->context);
-    const bool chosen = drafting.kind == DraftKind::best && parts_->info.has_mtp;
-    const bool mtp = drafting.kind == DraftKind::mtp || chosen;
+    const bool mtp = parts_->drafts_mtp(drafting);
     STRATA_ASSIGN(model::Sequence sequence,
                   parts_->target->make_sequence(parts_->sequence_options(room, mtp)));
     auto state = std::make_unique<Session::State>(*parts_, std::move(sequence), drafting);

@@ -39,6 +39,8 @@ struct Engine::Parts {
 
     // Error: a number out of range, a drafter that is not there.
     Status check_drafting(const Drafting& drafting) const;
+    // Whether guesses of the MTP layer are among them.
+    bool drafts_mtp(const Drafting& drafting) const;
     // Error: files that cannot be appended to, layers that the model has not.
     Status open_dump();
 
@@ -64,6 +66,8 @@ struct Session::State final : spec::Follower {
 
     Status make_drafter();
     Result<std::unique_ptr<spec::Drafter>> make_dflash(float floor);
+    // The MTP layer in windows of at most `mtp_rows` rows.
+    Result<std::unique_ptr<spec::Drafter>> make_joined(float floor, std::int64_t mtp_rows);
     Result<std::unique_ptr<spec::Drafter>> make_best(float floor);
     void begin_counts(DraftCounts& counts) const;
     void count(const spec::Verified& window, DraftCounts& counts) const;

@@ -75,6 +75,22 @@ std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
+// The question that is asked, or the text as it is; `number` is for errors.
+Result<Tokens> whole_prompt(const Engine& engine, const TextKind& kind, const std::string& text,
+                            std::int64_t number, const DraftTrialRequest& request) {
+    const Message question{"user", text};
+    STRATA_ASSIGN(Tokens prompt, kind.questions ? engine.chat_prompt({&question, 1}, false)
+                                                : engine.tokenize(text));
+    if (prompt.empty()) {
+        return STRATA_ERROR("prompt ", number, " of ", quote(kind.name),
+                            " has no tokens, wanted at least 1");
+    }
+    if (std::ssize(prompt) + request.max_tokens <= engine.info().context) return prompt;
+    return STRATA_ERROR("prompt ", number, " of ", quote(kind.name), " has ", prompt.size(),
+                        " tokens, wanted at most ", engine.info().context - request.max_tokens,
+                        " so that ", request.max_tokens, " more fit the context");
+}
+
 Result<Prompts> ask_questions(const Engine& engine, const TextKind& kind,
                               const DraftTrialRequest& request) {
     const std::vector<std::string> lines = lines_of(kind.text);
@@ -85,14 +101,24 @@ Result<Prompts> ask_questions(const Engine& engine, const TextKind& kind,
     Prompts out{kind.name, {}};
     for (std::int64_t i = 0; i < request.prompts; ++i) {
         const std::int64_t line = std::ssize(lines) * i / request.prompts;
-        const Message question{"user", lines[static_cast<std::size_t>(line)]};
-        STRATA_ASSIGN(Tokens prompt, engine.chat_prompt({&question, 1}, false));
-        if (std::ssize(prompt) + request.max_tokens > engine.info().context) {
-            return STRATA_ERROR("question ", line + 1, " of ", quote(kind.name), " has ",
-                                prompt.size(), " tokens, wanted at most ",
-                                engine.info().context - request.max_tokens, " so that ",
-                                request.max_tokens, " more fit the context");
-        }
+        STRATA_ASSIGN(
+            Tokens prompt,
+            whole_prompt(engine, kind, lines[static_cast<std::size_t>(line)], line + 1, request));
+        out.prompts.push_back(std::move(prompt));
+    }
+    return out;
+}
+
+Result<Prompts> prompts_of(const Engine& engine, const TextKind& kind,
+                           const DraftTrialRequest& request) {
+    if (kind.given.empty()) {
+        return kind.questions ? ask_questions(engine, kind, request)
+                              : cut_prompts(engine, kind, request);
+    }
+    Prompts out{kind.name, {}};
+    for (const std::string& text : kind.given) {
+        STRATA_ASSIGN(Tokens prompt,
+                      whole_prompt(engine, kind, text, std::ssize(out.prompts) + 1, request));
         out.prompts.push_back(std::move(prompt));
     }
     return out;
@@ -105,6 +131,10 @@ Status check_request(const DraftTrialRequest& request, const ModelInfo& info) {
                             " tokens continued by ", request.max_tokens,
                             " were asked for, wanted at least 1 of each");
     }
+    if (request.shards < 1 || request.shard < 0 || request.shard >= request.shards) {
+        return STRATA_ERROR("shard ", request.shard, " of ", request.shards,
+                            " was asked for, wanted one of 0 to the number of shards less 1");
+    }
     if (request.prompt_tokens > info.context || request.max_tokens > info.context ||
         request.prompt_tokens + request.max_tokens > info.context) {
         return STRATA_ERROR("prompts of ", request.prompt_tokens, " tokens continued by ",
@@ -112,21 +142,6 @@ Status check_request(const DraftTrialRequest& request, const ModelInfo& info) {
                             info.context, " together");
     }
     return Ok{};
-}
-
-void add_counts(const DraftCounts& from, DraftCounts& to) {
-    to.kind = from.kind;
-    to.windows += from.windows;
-    to.drafted += from.drafted;
-    to.accepted += from.accepted;
-    to.draft_ms += from.draft_ms;
-    to.verify_ms += from.verify_ms;
-    if (to.accepted_by_position.size() < from.accepted_by_position.size()) {
-        to.accepted_by_position.resize(from.accepted_by_position.size());
-    }
-    for (std::size_t i = 0; i < from.accepted_by_position.size(); ++i) {
-        to.accepted_by_position[i] += from.accepted_by_position[i];
-    }
 }
 
 std::int32_t token_at(const Tokens& tokens, std::size_t i) {
@@ -138,7 +153,7 @@ void add_run(std::int64_t prompt, const Completion& run, const Tokens& wanted, D
     ++trial.prompts;
     trial.tokens += std::ssize(run.tokens);
     trial.decode_ms += run.timings.decode_ms;
-    add_counts(run.draft, trial.counts);
+    add(run.draft, trial.counts);
     if (run.tokens == wanted) return;
     ++trial.different;
     if (trial.first) return;
@@ -147,6 +162,30 @@ void add_run(std::int64_t prompt, const Completion& run, const Tokens& wanted, D
     trial.first = {prompt, static_cast<std::int64_t>(at), token_at(wanted, at),
                    token_at(run.tokens, at)};
 }
+
+// Counts the texts with a drafter, and says which of them are this process's.
+class Runs {
+  public:
+    Runs(const DraftTrialRequest& request, std::int64_t all, const EvalProgress& progress)
+        : request_(request), progress_(progress) {
+        const std::int64_t shards = request.shards;
+        total_ = (all - request.shard + shards - 1) / shards;
+    }
+
+    bool mine() { return number_++ % request_.shards == request_.shard; }
+    Status told() {
+        ++done_;
+        if (!progress_ || progress_(done_, total_)) return Ok{};
+        return STRATA_ERROR("interrupted after ", done_, " of ", total_, " texts");
+    }
+
+  private:
+    const DraftTrialRequest& request_;
+    const EvalProgress& progress_;
+    std::int64_t number_ = 0;
+    std::int64_t done_ = 0;
+    std::int64_t total_ = 0;
+};
 
 // All trials of one kind of text.
 class KindTrials {
@@ -160,7 +199,7 @@ class KindTrials {
     }
 
     // `seed_offset` counts the prompts of all kinds.
-    Status run(std::int64_t prompt, const Tokens& tokens, std::uint64_t seed_offset) {
+    Status run(std::int64_t prompt, const Tokens& tokens, std::uint64_t seed_offset, Runs& runs) {
         GenerateRequest generate;
         generate.prompt = tokens;
         generate.max_tokens = request_.max_tokens;
@@ -168,12 +207,15 @@ class KindTrials {
         generate.sampling.seed += seed_offset;
         Tokens wanted;
         for (DraftTrial& trial : trials_) {
+            const bool plain = &trial == &trials_.front();
+            if (!plain && !runs.mine()) continue;
             STRATA_ASSIGN(
                 auto session,
                 engine_.make_session(std::ssize(tokens) + request_.max_tokens, trial.drafting));
             STRATA_ASSIGN(const Completion run, session.generate(generate));
-            if (&trial == &trials_.front()) wanted = run.tokens;
+            if (plain) wanted = run.tokens;
             add_run(prompt, run, wanted, trial);
+            if (!plain) STRATA_TRY(runs.told());
         }
         return Ok{};
     }
@@ -193,23 +235,19 @@ Result<std::vector<DraftTrial>> draft_trials(Engine& engine, const DraftTrialReq
     STRATA_TRY(check_request(request, engine.info()));
     std::vector<Prompts> all;
     for (const TextKind& kind : request.kinds) {
-        STRATA_ASSIGN(Prompts prompts, kind.questions ? ask_questions(engine, kind, request)
-                                                      : cut_prompts(engine, kind, request));
+        STRATA_ASSIGN(Prompts prompts, prompts_of(engine, kind, request));
         all.push_back(std::move(prompts));
     }
     if (all.empty()) all.push_back(random_prompts(request, engine.info().vocabulary));
-    const std::int64_t total = std::ssize(all) * request.prompts;
-    std::int64_t done = 0;
+    std::int64_t count = 0;
+    for (const Prompts& kind : all) count += std::ssize(kind.prompts);
+    Runs runs(request, count * std::ssize(request.draftings), progress);
+    std::uint64_t done = 0;
     std::vector<DraftTrial> out;
     for (const Prompts& kind : all) {
         KindTrials trials(engine, request, kind.kind);
-        for (std::int64_t i = 0; i < request.prompts; ++i) {
-            const Tokens& prompt = kind.prompts[static_cast<std::size_t>(i)];
-            STRATA_TRY(trials.run(i, prompt, static_cast<std::uint64_t>(done)));
-            ++done;
-            if (progress && !progress(done, total)) {
-                return STRATA_ERROR("interrupted after ", done, " of ", total, " prompts");
-            }
+        for (std::int64_t i = 0; i < std::ssize(kind.prompts); ++i) {
+            STRATA_TRY(trials.run(i, kind.prompts[static_cast<std::size_t>(i)], done++, runs));
         }
         for (DraftTrial& trial : trials.trials()) out.push_back(std::move(trial));
     }

@@ -69,6 +69,23 @@ TEST(Chat, a_full_context_is_an_error_with_the_numbers) {
     expect_failed(chat({"-c", "8", "-p", "what is it that does not fit?"}), "context of 8");
 }
 
+TEST(Chat, a_line_that_does_not_fit_is_refused_and_the_next_is_answered) {
+    const Words words = {"-n", "12", "-c", "80"};
+    const std::string alone = chat(words, "what is it?\n").out;
+    std::string tokens;
+    for (int i = 0; i < 100; ++i) tokens += "what ";
+    // Of more tokens than the context, and of more bytes than a line may have.
+    for (const std::string& line : {tokens, std::string((std::size_t{16} << 20) + 1, 'x')}) {
+        const Ran ran = chat(words, line + "\nwhat is it?\n");
+        EXPECT_EQ(ran.out, alone);
+        EXPECT_EQ(ran.status, 1);
+        EXPECT_NE(ran.err.find(line == tokens ? "context of 80" : "16777216 bytes"),
+                  std::string::npos)
+            << ran.err;
+        EXPECT_NE(ran.err.find("1 lines of standard input were not answered"), std::string::npos);
+    }
+}
+
 TEST(Chat, an_interrupt_ends_the_answer) {
     RunOptions options;
     options.signal_at_output = SIGINT;

@@ -203,6 +203,30 @@ TEST_F(EvalCommand, drawn_texts_are_the_same_with_every_drafter) {
     EXPECT_GT(found["drafted"], 0);
 }
 
+TEST_F(EvalCommand, shards_share_the_texts_of_given_prompts) {
+    write_file(directory_ / "p.jsonl",
+               "{\"kind\": \"a\", \"prompt\": \"over the dog, over the dog\"}\n"
+               "{\"kind\": \"b\", \"prompt\": \"lazy\"}\n");
+    const auto run = [&](const std::string& shard) {
+        return run_strata({"eval", "lossless", "-m", model_, "--prompt-file",
+                           directory_ / "p.jsonl", "--spec", "2,4,6,8,16", "-n", "6", "--draft",
+                           "suffix", "--shard", shard, "--json"});
+    };
+    Json sum = {{"texts", 0}, {"drafted", 0}, {"accepted", 0}, {"different", 0}};
+    for (const char* shard : {"1/3", "2/3", "3/3"}) {
+        const Json part = json_of(run(shard));
+        EXPECT_GE(part["texts"], 3);
+        for (const auto& [key, value] : part.items()) {
+            sum[key] = sum[key].get<int>() + value.get<int>();
+        }
+    }
+    EXPECT_EQ(sum["texts"], 2 * 5);
+    EXPECT_EQ(sum, json_of(run("1/1")));
+    expect_wrong_use(run("4/3"), "--shard is '4/3'");
+    write_file(directory_ / "p.jsonl", "{\"kind\": \"a\"}\n");
+    expect_failed(run("1/1"), "line 1 of");
+}
+
 TEST_F(EvalCommand, wrong_trials_of_drafters_are_refused) {
     const Words start = {"eval", "acceptance", "-m", model_};
     const auto with = [&](const Words& more) {

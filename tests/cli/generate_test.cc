@@ -205,11 +205,11 @@ TEST(Generate, drafting_changes_the_windows_and_never_the_text) {
         };
         const Json plain = drafted({"--draft", "none"});
         EXPECT_EQ(plain["draft"]["windows"], 39);
-        for (const char* kind : {"suffix", "mtp", "auto"}) {
+        for (const char* kind : {"suffix", "mtp", "joined", "auto"}) {
             for (const char* rows : {"2", "16"}) {
                 const Json got = drafted({"--draft", kind, "--spec", rows});
                 EXPECT_EQ(got["tokens"], plain["tokens"]) << kind << ' ' << rows;
-                if (std::string(kind) != "auto") {
+                if (std::string_view(kind) == "suffix" || std::string_view(kind) == "mtp") {
                     EXPECT_EQ(got["draft"]["kind"], kind);
                 }
                 EXPECT_EQ(got["draft"]["windows"].get<int>() + got["draft"]["accepted"].get<int>(),

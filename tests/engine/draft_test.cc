@@ -48,7 +48,8 @@ TEST_F(Drafted, every_drafter_gives_the_undrafted_text) {
     for (const Sampling& sampling : samplings) {
         for (const std::int64_t tokens : {0, 1, 2, 3, 60}) {
             const Completion want = generate({}, request(sampling, tokens));
-            for (const DraftKind kind : {DraftKind::suffix, DraftKind::mtp, DraftKind::best}) {
+            for (const DraftKind kind :
+                 {DraftKind::suffix, DraftKind::mtp, DraftKind::joined, DraftKind::best}) {
                 for (const std::int64_t rows : {2, 5, 16}) {
                     const Completion got =
                         generate({.kind = kind, .rows = rows}, request(sampling, tokens));
@@ -81,7 +82,8 @@ TEST_F(Drafted, the_context_and_stop_strings_end_a_window_where_they_end_plain_t
     while (static_cast<unsigned char>(plain.text[at]) >= 0x80) ++at;
     stopped.stops = {plain.text.substr(at, 1)};
     const Completion want = generate({}, stopped);
-    for (const DraftKind kind : {DraftKind::suffix, DraftKind::mtp, DraftKind::best}) {
+    for (const DraftKind kind :
+         {DraftKind::suffix, DraftKind::mtp, DraftKind::joined, DraftKind::best}) {
         EXPECT_EQ(generate({.kind = kind, .rows = 7}, whole).tokens, plain.tokens);
         const Completion got = generate({.kind = kind, .rows = 7}, stopped);
         EXPECT_EQ(got.tokens, want.tokens);
@@ -109,7 +111,8 @@ TEST_F(Drafted, windows_shrink_where_the_context_ends) {
         Session plain = engine_->make_session(length + room).value();
         const Completion want = plain.generate(open_end).value();
         EXPECT_EQ(static_cast<std::int64_t>(want.tokens.size()), room + 1);
-        for (const DraftKind kind : {DraftKind::suffix, DraftKind::mtp, DraftKind::best}) {
+        for (const DraftKind kind :
+             {DraftKind::suffix, DraftKind::mtp, DraftKind::joined, DraftKind::best}) {
             Session session =
                 engine_->make_session(length + room, {.kind = kind, .rows = 8}).value();
             const Completion got = session.generate(open_end).value();
