@@ -139,6 +139,7 @@ op::Table prompt_table() {
     op::Table table = window_table();
     table.ngram_mix = prompt::ngram_mix;
     table.mtp_fuse = prompt::mtp_fuse;
+    table.dflash_inject = prompt::dflash_inject;
     table.stream_read = prompt::stream_read;
     table.delta_net = prompt::delta_net;
     table.sparse_attention = prompt::sparse_attention;

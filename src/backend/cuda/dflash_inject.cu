@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "backend/cuda/cache.cuh"
+#include "backend/cuda/either_route.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/norm.cuh"
-#include "backend/cuda/project.h"
 #include "base/check.h"
 
 namespace strata::cuda {
@@ -97,7 +97,7 @@ void check(const op::DflashInject& args) {
 
 }  // namespace
 
-void dflash_inject(const op::DflashInject& args, device::Queue& queue) {
+void dflash_inject_by(Projector project_rows, const op::DflashInject& args, device::Queue& queue) {
     Queue& own = begin_op(queue);
     check(args);
     const std::int64_t rows = args.features.rows;
@@ -106,7 +106,8 @@ void dflash_inject(const op::DflashInject& args, device::Queue& queue) {
     const MatrixView<float> finite = own.matrix(rows, args.features.cols);
     const MatrixView<float> fused = own.matrix(rows, args.fuse.rows);
     launch_dependent(own, {dim3(blocks), kThreads}, copy_finite, args, finite);
-    project(own, finite, args.fuse, fused);
+    const Product fuse{args.fuse, fused};
+    project_rows(own, finite, {&fuse, 1});
     launch_dependent(own,
                      {dim3(blocks), kThreads, static_cast<std::size_t>(fused.cols) * sizeof(float)},
                      norm_fused, args, fused);
@@ -122,13 +123,17 @@ void dflash_inject(const op::DflashInject& args, device::Queue& queue) {
             products[2 * l] = {layers.layer[l].key, layers.key[l]};
             products[2 * l + 1] = {layers.layer[l].value, layers.value[l]};
         }
-        project(own, fused, {products, static_cast<std::size_t>(2 * count)});
+        project_rows(own, fused, {products, static_cast<std::size_t>(2 * count)});
         const auto heads = static_cast<unsigned>(2 * args.shape.kv_heads + kUnits - 1) / kUnits;
         launch_dependent(own,
                          {dim3(heads, blocks, static_cast<unsigned>(count)), kUnits * kWarp,
                           static_cast<std::size_t>(kUnits * args.shape.head_dim) * sizeof(float)},
                          fill_cells, args, layers);
     }
+}
+
+void dflash_inject(const op::DflashInject& args, device::Queue& queue) {
+    dflash_inject_by(project_window, args, queue);
 }
 
 }  // namespace strata::cuda

@@ -20,5 +20,6 @@ void project_prompt(Queue& queue, MatrixView<const float> x, std::span<const Pro
 
 void ngram_mix_by(Projector project, const op::NgramMix& args, device::Queue& queue);
 void mtp_fuse_by(Projector project, const op::MtpFuse& args, device::Queue& queue);
+void dflash_inject_by(Projector project, const op::DflashInject& args, device::Queue& queue);
 
 }  // namespace strata::cuda

@@ -12,6 +12,7 @@ void sparse_attention(const op::SparseAttention& args, device::Queue& queue);
 void experts(const op::Experts& args, device::Queue& queue);
 void ngram_mix(const op::NgramMix& args, device::Queue& queue);
 void mtp_fuse(const op::MtpFuse& args, device::Queue& queue);
+void dflash_inject(const op::DflashInject& args, device::Queue& queue);
 void output_head(const op::OutputHead& args, device::Queue& queue);
 
 }  // namespace strata::cuda::prompt

@@ -20,4 +20,8 @@ void mtp_fuse(const op::MtpFuse& args, device::Queue& queue) {
     mtp_fuse_by(project_prompt, args, queue);
 }
 
+void dflash_inject(const op::DflashInject& args, device::Queue& queue) {
+    dflash_inject_by(project_prompt, args, queue);
+}
+
 }  // namespace strata::cuda::prompt
