@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "quant/codebooks/iq4.h"
+
 namespace strata::quant {
 
 // A vector is aligned to its size, so that one load takes it.
@@ -25,8 +27,6 @@ extern const Grid<8, 512> kIq2XsGrid;   // of 8, 25, 43
 extern const Grid<8, 1024> kIq2SGrid;   // of 8, 25, 43
 extern const Grid<4, 256> kIq3XxsGrid;  // of 4, 12, 20, ..., 52, 62
 extern const Grid<4, 512> kIq3SGrid;    // of 1, 3, 5, ..., 15
-
-extern const std::array<std::int8_t, 16> kIq4Values;  // ascending
 
 // The signs of eight values, a bit each, set where negative, from the seven bits that are stored:
 // the number of negative values is even.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/quant/codebooks/*.cc: the codebooks of the IQ formats, as the public package has them.
+"""Writes src/quant/codebooks/*.h: the codebooks of the IQ formats, as the public package has them.
 
     quant_codebooks.py REPO
 
@@ -39,15 +39,14 @@ def rows_text(codes):
 
 def grid_text(name, cls, bits):
     codes = packed(cls, bits)
-    count, width = cls.grid_shape
+    count, _ = cls.grid_shape
+    levels = list(cls.grid_map)
     return f"""\
-constexpr std::array<std::uint16_t, {count}> {name}Packed = {{
+inline constexpr std::array<std::uint16_t, {count}> {name}Packed = {{
 {rows_text(codes)}
 }};
 
-constinit const Grid<{width}, {count}> {name} =
-    expand_grid<{width}, {bits}>(
-        {name}Packed, std::to_array<std::int8_t>({{{levels_text(cls.grid_map)}}}));
+inline constexpr std::array<std::int8_t, {len(levels)}> {name}Levels = {{{levels_text(levels)}}};
 """
 
 
@@ -57,14 +56,16 @@ def head(what):
 // {what}
 // Made by tools/reference/quant_codebooks.py from the Python package gguf {version}; not edited.
 // clang-format off
+#pragma once
+
+#include <array>
+#include <cstdint>
 """
 
 
 def grids_file(what, grids):
     parts = [grid_text(*grid) for grid in grids]
-    return head(what) + """\
-#include "quant/codebooks/expand.h"
-
+    return head(what) + """
 namespace strata::quant {
 
 """ + "\n".join(parts) + """
@@ -73,12 +74,10 @@ namespace strata::quant {
 
 
 def values_file(what, name, values):
-    return head(what) + f"""\
-#include "quant/codebooks.h"
-
+    return head(what) + f"""
 namespace strata::quant {{
 
-constinit const std::array<std::int8_t, {len(values)}> {name} = {{
+inline constexpr std::array<std::int8_t, {len(values)}> {name} = {{
     {levels_text(values)}}};
 
 }}  // namespace strata::quant
@@ -98,13 +97,13 @@ def main():
     q = gguf.quants
     check_signs(q.IQ2_XXS.ksigns)
     files = {
-        "iq1.cc": grids_file("The vectors of IQ1_M, 2 bits a value.", [("kIq1Grid", q.IQ1_S, 2)]),
-        "iq2.cc": grids_file("The vectors of IQ2_XXS, IQ2_XS and IQ2_S, 2 bits a value.",
+        "iq1.h": grids_file("The vectors of IQ1_M, 2 bits a value.", [("kIq1Grid", q.IQ1_S, 2)]),
+        "iq2.h": grids_file("The vectors of IQ2_XXS, IQ2_XS and IQ2_S, 2 bits a value.",
                              [("kIq2XxsGrid", q.IQ2_XXS, 2), ("kIq2XsGrid", q.IQ2_XS, 2),
                               ("kIq2SGrid", q.IQ2_S, 2)]),
-        "iq3.cc": grids_file("The vectors of IQ3_XXS and IQ3_S, 3 bits a value.",
+        "iq3.h": grids_file("The vectors of IQ3_XXS and IQ3_S, 3 bits a value.",
                              [("kIq3XxsGrid", q.IQ3_XXS, 3), ("kIq3SGrid", q.IQ3_S, 3)]),
-        "iq4.cc": values_file("The values of IQ4_NL and IQ4_XS.", "kIq4Values",
+        "iq4.h": values_file("The values of IQ4_NL and IQ4_XS.", "kIq4Values",
                               q.IQ4_NL.kvalues),
     }
     for name, text in files.items():

@@ -1,11 +1,14 @@
 // The vectors of IQ1_M, 2 bits a value.
 // Made by tools/reference/quant_codebooks.py from the Python package gguf 0.19.0; not edited.
 // clang-format off
-#include "quant/codebooks/expand.h"
+#pragma once
+
+#include <array>
+#include <cstdint>
 
 namespace strata::quant {
 
-constexpr std::array<std::uint16_t, 2048> kIq1GridPacked = {
+inline constexpr std::array<std::uint16_t, 2048> kIq1GridPacked = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0015, 0x0020, 0x0022, 0x0028, 0x002a, 0x0045,
     0x0051, 0x0054, 0x0056, 0x0065, 0x0080, 0x0082, 0x0088, 0x008a, 0x0095, 0x00a0, 0x00a2, 0x00a8,
     0x00aa, 0x0104, 0x0105, 0x0111, 0x0114, 0x0116, 0x0119, 0x011a, 0x0125, 0x0141, 0x0146, 0x0149,
@@ -179,8 +182,6 @@ constexpr std::array<std::uint16_t, 2048> kIq1GridPacked = {
     0xaa82, 0xaa88, 0xaa8a, 0xaa95, 0xaaa0, 0xaaa2, 0xaaa8, 0xaaaa,
 };
 
-constinit const Grid<8, 2048> kIq1Grid =
-    expand_grid<8, 2>(
-        kIq1GridPacked, std::to_array<std::int8_t>({-1, 0, 1}));
+inline constexpr std::array<std::int8_t, 3> kIq1GridLevels = {-1, 0, 1};
 
 }  // namespace strata::quant

@@ -1,11 +1,14 @@
 // The vectors of IQ2_XXS, IQ2_XS and IQ2_S, 2 bits a value.
 // Made by tools/reference/quant_codebooks.py from the Python package gguf 0.19.0; not edited.
 // clang-format off
-#include "quant/codebooks/expand.h"
+#pragma once
+
+#include <array>
+#include <cstdint>
 
 namespace strata::quant {
 
-constexpr std::array<std::uint16_t, 256> kIq2XxsGridPacked = {
+inline constexpr std::array<std::uint16_t, 256> kIq2XxsGridPacked = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0020, 0x0022, 0x0028, 0x002a, 0x0041,
     0x0044, 0x0050, 0x0058, 0x0061, 0x0064, 0x0080, 0x0082, 0x008a, 0x00a2, 0x0101, 0x0104, 0x0110,
     0x0115, 0x0140, 0x0184, 0x0198, 0x0200, 0x0202, 0x0222, 0x0282, 0x0401, 0x0404, 0x0410, 0x0421,
@@ -30,11 +33,9 @@ constexpr std::array<std::uint16_t, 256> kIq2XxsGridPacked = {
     0xa200, 0xa418, 0xa850, 0xa904,
 };
 
-constinit const Grid<8, 256> kIq2XxsGrid =
-    expand_grid<8, 2>(
-        kIq2XxsGridPacked, std::to_array<std::int8_t>({8, 25, 43}));
+inline constexpr std::array<std::int8_t, 3> kIq2XxsGridLevels = {8, 25, 43};
 
-constexpr std::array<std::uint16_t, 512> kIq2XsGridPacked = {
+inline constexpr std::array<std::uint16_t, 512> kIq2XsGridPacked = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0016, 0x0019, 0x0020, 0x0022, 0x0025,
     0x0028, 0x0041, 0x0044, 0x0046, 0x0049, 0x0050, 0x0052, 0x0055, 0x0058, 0x0061, 0x0064, 0x0080,
     0x0082, 0x0085, 0x0088, 0x0091, 0x0094, 0x0099, 0x00a0, 0x0101, 0x0104, 0x0106, 0x0109, 0x0110,
@@ -80,11 +81,9 @@ constexpr std::array<std::uint16_t, 512> kIq2XsGridPacked = {
     0xa8a8, 0xa904, 0xa984, 0xa986, 0xaa28, 0xaa2a, 0xaa91, 0xaaaa,
 };
 
-constinit const Grid<8, 512> kIq2XsGrid =
-    expand_grid<8, 2>(
-        kIq2XsGridPacked, std::to_array<std::int8_t>({8, 25, 43}));
+inline constexpr std::array<std::int8_t, 3> kIq2XsGridLevels = {8, 25, 43};
 
-constexpr std::array<std::uint16_t, 1024> kIq2SGridPacked = {
+inline constexpr std::array<std::uint16_t, 1024> kIq2SGridPacked = {
     0x0000, 0x0002, 0x0005, 0x0008, 0x000a, 0x0011, 0x0014, 0x0016, 0x0019, 0x0020, 0x0022, 0x0025,
     0x0028, 0x0041, 0x0044, 0x0046, 0x0049, 0x0050, 0x0052, 0x0055, 0x0058, 0x0061, 0x0064, 0x0066,
     0x0069, 0x0080, 0x0082, 0x0085, 0x0088, 0x0091, 0x0094, 0x00a0, 0x00a5, 0x00aa, 0x0101, 0x0104,
@@ -173,8 +172,6 @@ constexpr std::array<std::uint16_t, 1024> kIq2SGridPacked = {
     0xaa22, 0xaa28, 0xaa88, 0xaaaa,
 };
 
-constinit const Grid<8, 1024> kIq2SGrid =
-    expand_grid<8, 2>(
-        kIq2SGridPacked, std::to_array<std::int8_t>({8, 25, 43}));
+inline constexpr std::array<std::int8_t, 3> kIq2SGridLevels = {8, 25, 43};
 
 }  // namespace strata::quant

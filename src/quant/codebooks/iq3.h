@@ -1,11 +1,14 @@
 // The vectors of IQ3_XXS and IQ3_S, 3 bits a value.
 // Made by tools/reference/quant_codebooks.py from the Python package gguf 0.19.0; not edited.
 // clang-format off
-#include "quant/codebooks/expand.h"
+#pragma once
+
+#include <array>
+#include <cstdint>
 
 namespace strata::quant {
 
-constexpr std::array<std::uint16_t, 256> kIq3XxsGridPacked = {
+inline constexpr std::array<std::uint16_t, 256> kIq3XxsGridPacked = {
     0x0000, 0x0002, 0x0004, 0x0009, 0x000b, 0x000f, 0x0010, 0x0012, 0x0019, 0x0022, 0x003b, 0x003d,
     0x0041, 0x0043, 0x0048, 0x004a, 0x0051, 0x0055, 0x0058, 0x005a, 0x0061, 0x006c, 0x0078, 0x0080,
     0x0082, 0x0084, 0x0089, 0x0090, 0x0092, 0x0099, 0x009b, 0x009f, 0x00a9, 0x00af, 0x00bd, 0x00c1,
@@ -30,11 +33,9 @@ constexpr std::array<std::uint16_t, 256> kIq3XxsGridPacked = {
     0x0f40, 0x0f42, 0x0f54, 0x0f98,
 };
 
-constinit const Grid<4, 256> kIq3XxsGrid =
-    expand_grid<4, 3>(
-        kIq3XxsGridPacked, std::to_array<std::int8_t>({4, 12, 20, 28, 36, 44, 52, 62}));
+inline constexpr std::array<std::int8_t, 8> kIq3XxsGridLevels = {4, 12, 20, 28, 36, 44, 52, 62};
 
-constexpr std::array<std::uint16_t, 512> kIq3SGridPacked = {
+inline constexpr std::array<std::uint16_t, 512> kIq3SGridPacked = {
     0x0000, 0x0001, 0x0002, 0x0005, 0x0007, 0x0008, 0x0009, 0x000a, 0x000c, 0x000e, 0x0010, 0x0011,
     0x0015, 0x001b, 0x0020, 0x0022, 0x0025, 0x0027, 0x0029, 0x002b, 0x0030, 0x0032, 0x0039, 0x003c,
     0x003f, 0x0040, 0x0041, 0x0042, 0x0044, 0x0048, 0x0049, 0x004d, 0x0050, 0x0053, 0x0057, 0x0059,
@@ -80,8 +81,6 @@ constexpr std::array<std::uint16_t, 512> kIq3SGridPacked = {
     0x0f0b, 0x0f10, 0x0f28, 0x0f52, 0x0f62, 0x0f82, 0x0f99, 0x0fc0,
 };
 
-constinit const Grid<4, 512> kIq3SGrid =
-    expand_grid<4, 3>(
-        kIq3SGridPacked, std::to_array<std::int8_t>({1, 3, 5, 7, 9, 11, 13, 15}));
+inline constexpr std::array<std::int8_t, 8> kIq3SGridLevels = {1, 3, 5, 7, 9, 11, 13, 15};
 
 }  // namespace strata::quant
