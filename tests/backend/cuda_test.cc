@@ -105,6 +105,52 @@ TEST_F(Cuda, ngram_gather_reads_the_rows_asked_for) {
     }
 }
 
+TEST_F(Cuda, tables_in_types_of_blocks_give_what_their_formats_decode) {
+    for (const quant::Type type : kBlockTypes) {
+        Random random("tables of blocks", static_cast<std::uint64_t>(type));
+        const TestWeight table = random_blocks(random, type, 3, 512);
+        Rig rig(*backend_, "embed");
+        const auto out = rig.output<float>("residual", 2, 512);
+        rig.ops().embed({.tokens = {rig.input("tokens", std::vector<std::int32_t>{2, 0}), 2},
+                         .table = rig.table("table", table),
+                         .streams = 1,
+                         .residual = out},
+                        rig.queue());
+        rig.finish();
+        std::vector<float> want(table.row(2), table.row(2) + 512);
+        want.insert(want.end(), table.row(0), table.row(0) + 512);
+        expect_same_bits(std::string(quant::info(type).name), rig.read(out.data), want);
+    }
+}
+
+// Where each byte went is read off two matrices: one of the low bytes of its place, one of the
+// high ones.
+TEST_F(Cuda, matrices_keep_the_bytes_of_every_row) {
+    const auto queue = device().make_queue();
+    for (const quant::Type type : kBlockTypes) {
+        const quant::TypeInfo& info = quant::info(type);
+        const auto row = static_cast<std::size_t>(5 * info.block_bytes);
+        std::vector<std::size_t> places(3 * row);
+        for (const int shift : {0, 8}) {
+            std::vector<std::byte> bytes(places.size());
+            for (std::size_t i = 0; i < bytes.size(); ++i) {
+                bytes[i] = static_cast<std::byte>(i >> shift & 255);
+            }
+            const auto matrix = device().resident_matrix(bytes, type, 5 * info.block);
+            ASSERT_TRUE(matrix.ok());
+            std::vector<std::byte> got(bytes.size());
+            device().download(*queue, got, *matrix);
+            for (std::size_t i = 0; i < got.size(); ++i) {
+                places[i] |= std::to_integer<std::size_t>(got[i]) << shift;
+            }
+        }
+        for (std::size_t r = 0; r < 3; ++r) {
+            std::sort(places.begin() + r * row, places.begin() + (r + 1) * row);
+        }
+        for (std::size_t i = 0; i < places.size(); ++i) ASSERT_EQ(places[i], i) << info.name;
+    }
+}
+
 TEST_F(Cuda, stream_mean_rounds_as_the_contract_is_written) {
     constexpr std::int64_t kWidth = 33;
     constexpr int kStreams = 4;

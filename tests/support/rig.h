@@ -49,6 +49,8 @@ class Rig {
     }
     device::Queue& queue() { return *queue_; }
     const std::string& label() const { return label_; }
+    // Whether kernels read the host's memory.
+    bool on_host() const { return backend_.kind == "cpu"; }
 
     // Read by the op and not written.
     template <typename T>

@@ -10,10 +10,10 @@ namespace strata::cuda {
 
 inline constexpr int kUnpackColumns = 32;
 
-// Columns first .. first + 31 of a row of `cols`, zeros where it has ended: load() brings their
-// bytes, values() makes floats of them.
+// Columns first .. first + 31 of a row of `cols`, `first` a multiple of 32, zeros where it has
+// ended: load() brings their bytes, values() makes floats of them.
 template <typename Stored>
-struct StoredColumns {
+struct PlainColumns {
     struct Raw {
         float v[kUnpackColumns];
     };
@@ -29,11 +29,53 @@ struct StoredColumns {
         for (int i = 0; i < kUnpackColumns; ++i) v[i] = raw.v[i];
     }
 };
+// Of blocks in planes (blocks.h).
+template <quant::Type kType>
+struct BlockColumns {
+    using Own = BlockUnits<kType>;
+    struct Raw {
+        typename Own::Raw unit;
+        bool ended;
+    };
+    __device__ static void load(const std::byte* row, std::int64_t cols, std::int64_t first,
+                                Raw& raw) {
+        raw.ended = first >= cols;
+        if (raw.ended) return;
+        const auto blocks = static_cast<int>(cols / block_fields(kType).values);
+        Own::load(Planes<kType>{row, blocks, align_of(row)}, static_cast<int>(first / kUnit),
+                  raw.unit);
+    }
+    __device__ static void values(const Raw& raw, std::int64_t first, float (&v)[kUnpackColumns]) {
+        Unit own{};
+        if (!raw.ended) {
+            Own::decode(raw.unit, static_cast<int>(first / kUnit), codebook_of(kType), own);
+        }
+#pragma unroll
+        for (int i = 0; i < kUnpackColumns; ++i) {
+            v[i] = raw.ended ? 0.0f : unit_value<Own>(own, i);
+        }
+    }
+};
 
 // use(the columns) for the type of a matrix.
 template <typename Use>
 void with_columns(quant::Type type, Use use) {
-    with_stored(type, [&](auto stored) { use(StoredColumns<decltype(stored)>()); });
+    switch (type) {
+#define STRATA_CASE(name)   \
+    case quant::Type::name: \
+        return use(BlockColumns<quant::Type::name>());
+        STRATA_BLOCK_TYPES(STRATA_CASE)
+#undef STRATA_CASE
+        case quant::Type::f32:
+            return use(PlainColumns<StoredF32>());
+        case quant::Type::f16:
+            return use(PlainColumns<StoredF16>());
+        case quant::Type::bf16:
+            return use(PlainColumns<StoredBF16>());
+        case quant::Type::i64:
+            break;
+    }
+    STRATA_CHECK(!"a matrix of a format without fractions");
 }
 
 // Eight values as BF16.

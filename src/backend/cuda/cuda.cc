@@ -3,11 +3,11 @@
 #include <cuda_runtime_api.h>
 
 #include <string>
-#include <vector>
 
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/prompt.h"
 #include "backend/cuda/queue.h"
+#include "backend/cuda/weight_store.h"
 #include "base/text.h"
 
 namespace strata::cuda {
@@ -15,12 +15,11 @@ namespace {
 
 class Device final : public device::Device {
   public:
-    Device(int number, std::string name) : number_(number), name_(std::move(name)) {}
-    ~Device() override {
-        for (std::byte* copy : copies_) release(copy, 0);
-    }
+    Device(int number, std::string name)
+        : number_(number), name_(std::move(name)), weights_(number, name_) {}
 
     std::string_view name() const override { return name_; }
+    bool has_factors() const override { return true; }
 
     std::uint64_t available() const override {
         std::size_t free = 0;
@@ -32,7 +31,7 @@ class Device final : public device::Device {
 
     Result<device::Buffer> allocate(std::size_t bytes) override {
         if (bytes == 0) return device::Buffer();
-        STRATA_ASSIGN(std::byte * data, take(bytes));
+        STRATA_ASSIGN(std::byte * data, allocate_on(number_, name_, bytes));
         // The default stream's work is ordered with no other stream: wait for it.
         STRATA_CUDA_MUST(cudaMemset(data, 0, bytes));
         STRATA_CUDA_MUST(cudaDeviceSynchronize());
@@ -41,10 +40,13 @@ class Device final : public device::Device {
 
     Result<const std::byte*> resident(std::span<const std::byte> bytes) override {
         if (bytes.empty()) return bytes.data();
-        STRATA_ASSIGN(std::byte * copy, take(bytes.size()));
-        copies_.push_back(copy);
-        STRATA_CUDA_MUST(cudaMemcpy(copy, bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
-        return static_cast<const std::byte*>(copy);
+        return weights_.copy(bytes);
+    }
+    Result<const std::byte*> resident_matrix(std::span<const std::byte> bytes, quant::Type type,
+                                             std::int64_t cols) override {
+        const BlockFields fields = block_fields(type);
+        if (bytes.empty() || fields.bytes == 0) return resident(bytes);
+        return weights_.copy(bytes, fields, cols / fields.values);
     }
 
     void upload(device::Queue& queue, std::byte* to, std::span<const std::byte> from) override {
@@ -68,20 +70,6 @@ class Device final : public device::Device {
     }
 
   private:
-    Result<std::byte*> take(std::size_t bytes) {
-        STRATA_CUDA_MUST(cudaSetDevice(number_));
-        void* data = nullptr;
-        const cudaError_t result = cudaMalloc(&data, bytes);
-        if (result == cudaSuccess) return static_cast<std::byte*>(data);
-        if (result != cudaErrorMemoryAllocation) STRATA_CUDA_MUST(result);
-        static_cast<void>(cudaGetLastError());  // else the next launch would report it
-        std::size_t free = 0;
-        std::size_t total = 0;
-        STRATA_CUDA_MUST(cudaMemGetInfo(&free, &total));
-        return STRATA_ERROR("not enough memory on ", name_, ": wanted ", bytes, " bytes, ", free,
-                            " of ", total, " are free");
-    }
-
     static void move(device::Queue& queue, void* to, const void* from, std::size_t bytes,
                      cudaMemcpyKind kind) {
         if (bytes != 0) STRATA_CUDA_MUST(cudaMemcpyAsync(to, from, bytes, kind, stream_of(queue)));
@@ -95,7 +83,7 @@ class Device final : public device::Device {
 
     int number_;
     std::string name_;
-    std::vector<std::byte*> copies_;
+    WeightStore weights_;
 };
 
 }  // namespace
@@ -125,9 +113,11 @@ op::Table window_table() {
     table.dflash_inject = dflash_inject;
     table.dflash_select = dflash_select;
     table.embed = embed;
+    table.experts = experts;
     table.mtp_fuse = mtp_fuse;
     table.ngram_gather = ngram_gather;
     table.ngram_mix = ngram_mix;
+    table.output_head = output_head;
     table.shift_history = shift_history;
     table.sparse_attention = sparse_attention;
     table.stream_mean = stream_mean;

@@ -4,6 +4,7 @@
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/norm.cuh"
+#include "backend/cuda/products.h"
 #include "backend/cuda/stored.cuh"
 #include "base/check.h"
 
@@ -12,23 +13,23 @@ namespace {
 
 constexpr int kThreads = 1024;
 
-// Row t * S + s of `joined` gets the normed embedding of token t, then stream s of the normed
-// residual: block (half, row).
+// Row t * S + s of `embedded` gets the normed embedding of token t as its first half, that of
+// `hidden` stream s of the normed residual as its second: block (half, row).
 template <typename Stored>
 __global__ void __launch_bounds__(kThreads)
-    join_halves(op::MtpFuse args, MatrixView<float> joined) {
+    join_halves(op::MtpFuse args, MatrixView<float> embedded, MatrixView<float> hidden) {
     follow_earlier_kernels();
     const std::int64_t t = blockIdx.y;
     const std::int64_t width = args.table.cols;
     auto* held = reinterpret_cast<float*>(shared_bytes());
-    float* to = joined.row(t * args.streams);
+    const std::int64_t first = t * args.streams;
     if (blockIdx.x == 0) {
         const std::byte* row = args.table.row(args.tokens[t]);
         norm_row<kThreads>(
             width, args.epsilon, args.norm_embedding, held,
             [&](std::int64_t c) { return Stored::at(row, c); },
             [&](std::int64_t c, float value) {
-                for (int s = 0; s < args.streams; ++s) to[s * joined.cols + c] = value;
+                for (int s = 0; s < args.streams; ++s) embedded.row(first + s)[c] = value;
             });
     } else {
         const float* row = args.residual.row(t);
@@ -36,10 +37,24 @@ __global__ void __launch_bounds__(kThreads)
             args.residual.cols, args.epsilon, args.norm_hidden, held,
             [&](std::int64_t c) { return row[c]; },
             [&](std::int64_t c, float value) {
-                to[c / width * joined.cols + width + c % width] = value;
+                hidden.row(first + c / width)[width + c % width] = value;
             });
     }
 }
+
+struct Clear {
+    float* data;
+
+    __device__ void operator()(std::int64_t i) const { data[i] = 0.0f; }
+};
+
+struct Add {
+    const float* a;
+    const float* b;
+    float* sum;
+
+    __device__ void operator()(std::int64_t i) const { sum[i] = a[i] + b[i]; }
+};
 
 }  // namespace
 
@@ -51,15 +66,24 @@ void mtp_fuse_by(Projector project_rows, const op::MtpFuse& args, device::Queue&
     STRATA_CHECK(args.residual.rows == rows && args.residual.cols == args.streams * width);
     STRATA_CHECK(args.out.rows == rows && args.out.cols == args.residual.cols);
     if (rows == 0) return;
-    const MatrixView<float> joined = own.matrix(rows * args.streams, 2 * width);
+    // A group of values that are rounded together may not reach from one half into the other: each
+    // then has a row of its own, with zeros in place of the other.
+    const int group = group_of(args.fuse.type);
+    const bool apart = group != kPlain && width % group != 0;
+    const std::int64_t all = rows * args.streams;
+    const MatrixView<float> joined = own.matrix(apart ? 2 * all : all, 2 * width);
+    const MatrixView<float> hidden = apart ? joined.rows_from(all, all) : joined;
+    if (apart) for_each(own, joined.size(), Clear{joined.data});
     with_stored(args.table.type, [&](auto stored) {
         launch_dependent(own,
                          {dim3(2, static_cast<unsigned>(rows)), kThreads,
                           static_cast<std::size_t>(args.residual.cols) * sizeof(float)},
-                         join_halves<decltype(stored)>, args, joined);
+                         join_halves<decltype(stored)>, args, joined.first_rows(all), hidden);
     });
-    const Product product{args.fuse, {args.out.data, rows * args.streams, width}};
+    const MatrixView<float> out{args.out.data, all, width};
+    const Product product{args.fuse, apart ? own.matrix(2 * all, width) : out};
     project_rows(own, joined, {&product, 1});
+    if (apart) for_each(own, out.size(), Add{product.out.data, product.out.row(all), out.data});
 }
 
 void mtp_fuse(const op::MtpFuse& args, device::Queue& queue) {

@@ -1,42 +1,34 @@
 #include "backend/cuda/project.h"
 
-#include "backend/cuda/intrinsics.cuh"
-#include "backend/cuda/launch.cuh"
-#include "backend/cuda/stored.cuh"
+#include <algorithm>
+
+#include "backend/cuda/products.h"
 #include "base/check.h"
 
 namespace strata::cuda {
 namespace {
 
-constexpr int kWarpsPerBlock = 4;
-
-// A warp an output and row.
-template <typename Stored>
-__global__ void __launch_bounds__(kWarpsPerBlock* kWarp)
-    project_warp(MatrixView<const float> x, op::Weight weight, MatrixView<float> out) {
-    const std::int64_t n = std::int64_t{blockIdx.x} * kWarpsPerBlock + threadIdx.x / kWarp;
-    if (n >= weight.rows) return;
-    const std::int64_t t = blockIdx.y;
-    const std::byte* row = weight.row(n);
-    float sum = 0.0f;
-    for (std::int64_t c = threadIdx.x % kWarp; c < weight.cols; c += kWarp) {
-        sum = __fmaf_rn(Stored::at(row, c), x.row(t)[c], sum);
-    }
-    sum = warp_sum(sum);
-    if (threadIdx.x % kWarp == 0) out.row(t)[n] = sum;
-}
+// Rows of x that one launch takes.
+constexpr std::int64_t kRowsMax = 64;
 
 }  // namespace
 
-void project(Queue& queue, MatrixView<const float> x, std::span<const Product> products, Rounding) {
-    for (const Product& product : products) {
-        STRATA_CHECK(product.weight.cols == x.cols && product.out.rows == x.rows);
-        const auto blocks =
-            static_cast<unsigned>((product.weight.rows + kWarpsPerBlock - 1) / kWarpsPerBlock);
-        with_stored(product.weight.type, [&](auto stored) {
-            launch(queue, {dim3(blocks, static_cast<unsigned>(x.rows)), kWarpsPerBlock * kWarp},
-                   project_warp<decltype(stored)>, x, product.weight, product.out);
-        });
+void project(Queue& queue, MatrixView<const float> x, std::span<const Product> products,
+             Rounding rounding) {
+    STRATA_CHECK(products.size() <= kPartsMax);
+    for (std::int64_t row = 0; row < x.rows; row += kRowsMax) {
+        Products all;
+        all.x_rows = static_cast<int>(std::min(kRowsMax, x.rows - row));
+        all.x = {.data = x.row(row), .stride = x.cols, .cols = static_cast<int>(x.cols)};
+        for (const Product& product : products) {
+            STRATA_CHECK(product.weight.cols == x.cols);
+            STRATA_CHECK(product.out.rows == x.rows && product.out.cols == product.weight.rows);
+            Part& part = all.part[all.parts++];
+            part = make_part(product.weight, all.x_rows, rounding == Rounding::none);
+            part.out = product.out.row(row);
+            part.out_stride = product.out.cols;
+        }
+        run_products(queue, all);
     }
 }
 

@@ -16,8 +16,9 @@ struct Product {
 // Whether blocks multiply x rounded, as op/weight.h says, or as it is.
 enum class Rounding : std::uint8_t { by_type, none };
 
-// out[t] = weight . x[t] for every product. x [T, K] is read by all: one launch for those of the
-// same type. Rows of `out` depend on the rows of x alone, bit for bit, whatever T is.
+// out[t] = weight . x[t] for every product, at most 8. x [T, K] is read by all: one launch, and one
+// more for each way that x is rounded where it has many values. Rows of `out` depend on the rows of
+// x alone, bit for bit, whatever T is.
 void project(Queue& queue, MatrixView<const float> x, std::span<const Product> products,
              Rounding rounding = Rounding::by_type);
 

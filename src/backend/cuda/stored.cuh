@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/cuda/block_units.cuh"
+#include "backend/cuda/codebooks.cuh"
 #include "base/check.h"
 #include "op/weight.h"
 #include "quant/half.h"
@@ -34,19 +36,17 @@ struct StoredBF16 {
         return quant::bf16_to_f32(load16(row + 2 * i));
     }
 };
-struct StoredQ8_0 {
+template <quant::Type kType>
+struct StoredBlocks {
     __device__ static float at(const std::byte* row, std::int64_t i) {
-        const std::byte* block = row + i / 32 * 34;
-        const auto code = static_cast<std::int8_t>(block[2 + i % 32]);
-        return static_cast<float>(code) * quant::f16_to_f32(load16(block));
-    }
-};
-struct StoredQ4_0 {
-    __device__ static float at(const std::byte* row, std::int64_t i) {
-        const std::byte* block = row + i / 32 * 18;
-        const int pair = static_cast<int>(block[2 + i % 16]);
-        const int code = i % 32 < 16 ? pair & 15 : pair >> 4;
-        return static_cast<float>(code - 8) * quant::f16_to_f32(load16(block));
+        using Own = BlockUnits<kType>;
+        const int unit = static_cast<int>(i / kUnit);
+        const int c = static_cast<int>(i % kUnit);
+        typename Own::Raw raw;
+        Own::load(AsStored<kType>{row}, unit, raw);
+        Unit own;
+        Own::decode(raw, unit, codebook_of(kType), own);
+        return unit_value<Own>(own, c);
     }
 };
 
@@ -60,10 +60,11 @@ void with_stored(quant::Type type, Use use) {
             return use(StoredF16());
         case quant::Type::bf16:
             return use(StoredBF16());
-        case quant::Type::q8_0:
-            return use(StoredQ8_0());
-        case quant::Type::q4_0:
-            return use(StoredQ4_0());
+#define STRATA_CASE(name)   \
+    case quant::Type::name: \
+        return use(StoredBlocks<quant::Type::name>());
+            STRATA_BLOCK_TYPES(STRATA_CASE)
+#undef STRATA_CASE
         case quant::Type::i64:
             break;
     }

@@ -7,8 +7,16 @@ namespace {
 
 using Table = std::vector<const std::byte*>;
 
-// Places the matrices in shuffled order, a few poisoned bytes apart.
+// Places the matrices in shuffled order, a few poisoned bytes apart; each by itself where the
+// device has their bytes in an order of its own.
 Table scatter(Rig& rig, const char* name, const std::vector<TestWeight>& matrices) {
+    if (!rig.on_host()) {
+        Table table;
+        for (const TestWeight& m : matrices) {
+            table.push_back(rig.matrix(name, m.bytes, m.type, m.cols));
+        }
+        return table;
+    }
     // A gap that keeps no more alignment than a value of the type needs.
     constexpr std::size_t kGap = 4;
     std::vector<std::size_t> order(matrices.size());

@@ -1,0 +1,162 @@
+// Input rows as products read them, a row after the other:
+//
+//   rounded   as op/weight.h says, for units of 32 columns: all units' first 16 codes, all their
+//             last 16, their scales a, and the sums of both halves' codes (16 bits each)
+//   plain     F32 in pieces of eight columns: the first four of all pieces, then the last four
+//
+// so that lanes with neighbouring units read neighbouring memory.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cuda/intrinsics.cuh"
+#include "backend/cuda/unpack.cuh"
+
+namespace strata::cuda {
+
+inline constexpr int kPiece = 8;  // columns of plain rows that lie together
+inline constexpr int kPlain = 0;  // in place of the columns of a group that is rounded together
+
+// Bytes of a row of `cols` values, a multiple of 16.
+constexpr std::int64_t operand_bytes(int group, std::int64_t cols) {
+    if (group == kPlain) return (cols + kPiece - 1) / kPiece * kPiece * 4;
+    return (cols / kUnit * 40 + 15) / 16 * 16;
+}
+
+// Rows of F32, or of silu(data) * up where there is `up`; zeros follow their end.
+struct InputRows {
+    const float* data = nullptr;
+    const float* up = nullptr;
+    std::int64_t stride = 0;
+    int cols = 0;
+
+    __device__ float at(std::int64_t row, int column) const {
+        if (column >= cols) return 0.0f;
+        const float value = data[row * stride + column];
+        return up == nullptr ? value : silu(value) * up[row * stride + column];
+    }
+    // Eight columns from a multiple of eight on.
+    __device__ void eight(std::int64_t row, int column, float* to) const {
+        const float* from = data + row * stride + column;
+        const bool whole = column + kPiece <= cols && up == nullptr &&
+                           reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
+        if (!whole) {
+            for (int i = 0; i < kPiece; ++i) to[i] = at(row, column + i);
+            return;
+        }
+        const float4 low = reinterpret_cast<const float4*>(from)[0];
+        const float4 high = reinterpret_cast<const float4*>(from)[1];
+        to[0] = low.x;
+        to[1] = low.y;
+        to[2] = low.z;
+        to[3] = low.w;
+        to[4] = high.x;
+        to[5] = high.y;
+        to[6] = high.z;
+        to[7] = high.w;
+    }
+};
+
+// What a rounded row's parts are.
+struct RoundedRow {
+    const std::byte* data;
+    int units;
+
+    __device__ uint4 low(int unit) const { return reinterpret_cast<const uint4*>(data)[unit]; }
+    __device__ uint4 high(int unit) const {
+        return reinterpret_cast<const uint4*>(data)[units + unit];
+    }
+    __device__ float scale(int unit) const {
+        return reinterpret_cast<const float*>(data)[8 * units + unit];
+    }
+    __device__ int sums(int unit) const {
+        return reinterpret_cast<const int*>(data)[9 * units + unit];
+    }
+};
+__device__ inline int low_sum(int sums) { return static_cast<std::int16_t>(sums & 0xffff); }
+__device__ inline int high_sum(int sums) { return sums >> 16; }
+
+// The largest of the values that the same `lanes` neighbouring lanes hold.
+__device__ inline unsigned max_of_lanes(unsigned value, int lanes) {
+    for (int by = lanes / 2; by > 0; by /= 2) {
+        const unsigned other = __shfl_xor_sync(kAllLanes, value, by);
+        value = other > value ? other : value;
+    }
+    return value;
+}
+
+// 256 columns from `column` on by one warp, eight a lane: those of a group lie in neighbouring
+// lanes. Groups whose values are too small for an inverse become 0, those with a NaN or an infinity
+// NaN; the bits of magnitudes are in their order, NaN last.
+__device__ inline void round_columns(const InputRows& x, std::int64_t row, int column, int group,
+                                     std::byte* to) {
+    constexpr unsigned kInfinity = 0x7f800000u;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int own = column + lane * kPiece;
+    float values[kPiece] = {};
+    if (own < x.cols) x.eight(row, own, values);
+    unsigned largest = 0;
+    for (const float value : values) {
+        const unsigned bits = __float_as_uint(value) & 0x7fffffffu;
+        largest = bits > largest ? bits : largest;
+    }
+    largest = max_of_lanes(largest, group / kPiece);
+    const float magnitude = __uint_as_float(largest);
+    const float inverse = __fdiv_rn(127.0f, magnitude);
+    const bool none = largest >= kInfinity || __float_as_uint(inverse) >= kInfinity;
+    int codes[2] = {};
+    int sum = 0;
+    for (int i = 0; i < kPiece && !none; ++i) {
+        const int code = __float2int_rn(values[i] * inverse);
+        codes[i / 4] |= (code & 255) << i % 4 * 8;
+        sum += code;
+    }
+    sum += __shfl_xor_sync(kAllLanes, sum, 1);
+    const int other = __shfl_xor_sync(kAllLanes, sum, 2);
+    if (own >= x.cols) return;
+    const int units = x.cols / kUnit;
+    const int unit = own / kUnit;
+    const int place = (lane / 2 % 2 * units + unit) * 16 + lane % 2 * 8;
+    *reinterpret_cast<int2*>(to + place) = make_int2(codes[0], codes[1]);
+    if (lane % 4 != 0) return;
+    const float nan = __uint_as_float(0x7fc00000u);
+    const float scale = largest >= kInfinity ? nan : __fdiv_rn(magnitude, 127.0f);
+    reinterpret_cast<float*>(to)[8 * units + unit] = none && largest < kInfinity ? 0.0f : scale;
+    reinterpret_cast<int*>(to)[9 * units + unit] = (sum & 0xffff) | other << 16;
+}
+
+// The same columns of a plain row, by one warp.
+__device__ inline void place_columns(const InputRows& x, std::int64_t row, int column,
+                                     std::byte* to) {
+    const int own = column + static_cast<int>(threadIdx.x) % kWarp * kPiece;
+    if (own >= x.cols) return;
+    float values[kPiece];
+    x.eight(row, own, values);
+    const int pieces = (x.cols + kPiece - 1) / kPiece;
+    auto* places = reinterpret_cast<float4*>(to) + own / kPiece;
+    places[0] = make_float4(values[0], values[1], values[2], values[3]);
+    places[pieces] = make_float4(values[4], values[5], values[6], values[7]);
+}
+
+inline constexpr int kTogether = 256;  // columns that a warp rounds at once
+
+// The first `rows` rows by the warps `warp`, `warp` + `warps`, ... of all.
+__device__ inline void make_operand(const InputRows& x, int rows, int group, int warp, int warps,
+                                    std::byte* to) {
+    const std::int64_t bytes = operand_bytes(group, x.cols);
+    const int across = (x.cols + kTogether - 1) / kTogether;
+    for (int i = warp; i < rows * across; i += warps) {
+        const int row = i / across;
+        const int column = i % across * kTogether;
+        if (group == kPlain) {
+            place_columns(x, row, column, to + row * bytes);
+        } else {
+            round_columns(x, row, column, group, to + row * bytes);
+        }
+    }
+}
+
+}  // namespace strata::cuda
