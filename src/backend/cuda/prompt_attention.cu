@@ -37,7 +37,8 @@ void sparse_attention(const op::SparseAttention& args, device::Queue& queue) {
     const std::int64_t count = args.x.rows;
     // Shapes of test models.
     if (!attends(shape) || !scores_blocks(shape)) return cuda::sparse_attention(args, queue);
-    STRATA_CHECK(args.first >= 0 && args.first + count <= args.cache.context);
+    STRATA_CHECK(args.first_at == nullptr && args.first >= 0 &&
+                 args.first + count <= args.cache.context);
     Queue& own = begin_op(queue);
     PromptInput x(own, args.x);
     SparseRows rows;

@@ -28,14 +28,22 @@ struct Convolve {
     MatrixView<float> units;
     MatrixView<float> match;
 
+    __device__ const float* row(std::int64_t t) const {
+        return t >= 0 ? u.row(t) : args.from.history + (t + args.shape.kernel - 1) * u.cols;
+    }
     __device__ float at(std::int64_t t, std::int64_t channel) const {
         const int taps = args.shape.kernel;
         const float* weight = args.conv + channel * taps;
         float sum = 0.0f;
+        if (taps == 4 && reinterpret_cast<std::uint64_t>(args.conv) % sizeof(float4) == 0) {
+            const float4 four = *reinterpret_cast<const float4*>(weight);
+            sum = four.x * row(t - 3)[channel];
+            sum = __fmaf_rn(four.y, row(t - 2)[channel], sum);
+            sum = __fmaf_rn(four.z, row(t - 1)[channel], sum);
+            return silu(__fmaf_rn(four.w, row(t)[channel], sum));
+        }
         for (int j = 0; j < taps; ++j) {
-            const std::int64_t row = t - (taps - 1) + j;
-            const float* from = row >= 0 ? u.row(row) : args.from.history + (t + j) * u.cols;
-            sum = __fmaf_rn(weight[j], from[channel], sum);
+            sum = __fmaf_rn(weight[j], row(t - (taps - 1) + j)[channel], sum);
         }
         return silu(sum);
     }

@@ -100,6 +100,13 @@ struct StoreLow {
     }
 };
 
+// Columns c and c + 1 of a row of streams of `width`; c is even within a stream, and the second is
+// not used where the stream has ended.
+__device__ float2 two(const float* row, std::int64_t c, std::int64_t width) {
+    if (width % 2 == 0) return *reinterpret_cast<const float2*>(row + c);
+    return make_float2(row[c], c % width + 1 < width ? row[c + 1] : 0.0f);
+}
+
 // x from the gates of all streams, which a lane has side by side.
 template <int kStreams>
 struct StoreMixed {
@@ -112,17 +119,25 @@ struct StoreMixed {
 #pragma unroll
         for (int j = 0; j < 4; j += kStreams) {
             const std::int64_t c = (col + 8 * j) / (8 * kStreams) * 8 + col % 8;
+            if (c >= width) continue;
+            float sum[2] = {};
 #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                if (c + i >= width) continue;
-                float sum = 0.0f;
-#pragma unroll
-                for (int s = 0; s < kStreams; ++s) {
-                    const std::int64_t at = s * width + c + i;
-                    const float normed = residual[at] * inverse.row(row)[s] * args.norm[at];
-                    sum = __fmaf_rn(sigmoid(v[j + s][i] * args.up.factor), normed, sum);
-                }
-                args.x.row(row)[c + i] = sum * (1.0f / static_cast<float>(kStreams));
+            for (int s = 0; s < kStreams; ++s) {
+                const float inverse_rms = inverse.row(row)[s];
+                const float2 r = two(residual, s * width + c, width);
+                const float2 gain = two(args.norm, s * width + c, width);
+                sum[0] = __fmaf_rn(sigmoid(v[j + s][0] * args.up.factor),
+                                   r.x * inverse_rms * gain.x, sum[0]);
+                sum[1] = __fmaf_rn(sigmoid(v[j + s][1] * args.up.factor),
+                                   r.y * inverse_rms * gain.y, sum[1]);
+            }
+            constexpr float kShare = 1.0f / static_cast<float>(kStreams);
+            float* x = args.x.row(row) + c;
+            if (width % 2 == 0) {
+                *reinterpret_cast<float2*>(x) = make_float2(sum[0] * kShare, sum[1] * kShare);
+            } else {
+                x[0] = sum[0] * kShare;
+                if (c + 1 < width) x[1] = sum[1] * kShare;
             }
         }
     }
