@@ -55,14 +55,20 @@ TEST(Prompt, products_match_the_oracle_on_both_sides_of_a_tile) {
 
 TEST(Prompt, products_match_the_oracle_in_every_type) {
     on_prompt_backends([](TestBackend& backend) {
-        for (const quant::Type type :
-             {quant::Type::f16, quant::Type::bf16, quant::Type::q8_0, quant::Type::q4_0}) {
-            Random random("prompt types", static_cast<std::uint64_t>(type));
-            const auto weight = random_weight(random, type, 40, 192);
-            const auto x = random.floats(3 * 192, -2, 2);
-            expect_close(backend.name + std::string(quant::info(type).name),
+        const auto check = [&](const TestWeight& weight, Random& random) {
+            const auto x = random.floats(3 * weight.cols, -2, 2);
+            expect_close(backend.name + std::string(quant::info(weight.type).name),
                          run_head(backend, weight, x), products(weight, x),
                          Tolerance::projection());
+        };
+        for (const quant::Type type : {quant::Type::f16, quant::Type::bf16}) {
+            Random random("prompt types", static_cast<std::uint64_t>(type));
+            check(random_weight(random, type, 40, 192), random);
+        }
+        for (const quant::Type type : kBlockTypes) {
+            Random random("prompt types", static_cast<std::uint64_t>(type));
+            check(random_blocks(random, type, 19, quant::info(type).block == 256 ? 512 : 320),
+                  random);
         }
     });
 }
@@ -172,6 +178,14 @@ TEST(Prompt, experts_match_the_oracle_and_themselves_in_every_chunk) {
             random, Types(quant::Type::q8_0),
             {.width = 96, .experts = 7, .hidden = 96, .shared_hidden = 32, .active = 2});
         check_experts(backend, same, random, 5);
+        auto blocks = random_experts(random, Types(quant::Type::q8_0),
+                                     {.width = 256, .experts = 3, .hidden = 64, .active = 1});
+        for (std::size_t e = 0; e < 3; ++e) {
+            blocks.gate[e] = random_weight(random, quant::Type::iq3_xxs, 64, 256);
+            blocks.up[e] = random_weight(random, quant::Type::iq3_xxs, 64, 256);
+            blocks.down[e] = random_weight(random, quant::Type::q2_0, 256, 64);
+        }
+        check_experts(backend, blocks, random, 4);
         const auto odd = random_experts(
             random, Types(quant::Type::f16),
             {.width = 33, .experts = 300, .hidden = 7, .shared_hidden = 19, .active = 2});

@@ -73,7 +73,7 @@ struct UnpackColumns {
         typename Columns::Raw raw;
         Columns::load(weight.row(r), weight.cols, first, raw);
         float v[kUnpackColumns];
-        Columns::values(raw, first, v);
+        Columns::values(raw, first, Columns::book(), v);
         std::uint16_t* to = out.row(turn < 0 ? r : r / 8 * 16 + r % 8 + 8 * turn);
 #pragma unroll
         for (int j = 0; j < kUnpackColumns; j += 8) {

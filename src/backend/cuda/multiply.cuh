@@ -70,7 +70,7 @@ struct RoundedMatrix {
     template <int kCols>
     struct Tile {
         RowCopies<kCols> copies;
-        __device__ Tile(const RoundedMatrix& matrix, const TileJob& job)
+        __device__ Tile(const RoundedMatrix& matrix, const TileJob& job, std::byte*)
             : copies(matrix.rows,
                      [&](int i) { return job.col + i < matrix.rows.rows ? job.col + i : -1; }) {}
         __device__ void bring(std::byte* tile, int step) const { copies.copy(tile, step); }
@@ -85,7 +85,7 @@ struct TurningMatrix {
     template <int kCols>
     struct Tile {
         RowCopies<kCols> copies;
-        __device__ Tile(const TurningMatrix& matrix, const TileJob& job)
+        __device__ Tile(const TurningMatrix& matrix, const TileJob& job, std::byte*)
             : copies(matrix.rows, [&](int i) {
                   const int each = static_cast<int>(matrix.rows.rows) / matrix.parts;
                   const int eight = (job.col + i) / 8;
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kMultiplyThreads, 2)
         const int row = job.row + i;
         return row >= job.row_end ? -1 : index == nullptr ? row : index[row];
     });
-    typename Matrix::template Tile<kCols> right(matrix, job);
+    typename Matrix::template Tile<kCols> right(matrix, job, shared + Shape::kSharedBytes);
     const int steps = static_cast<int>(x.stride / kStepColumns);
     const auto bring = [&](int step) {
         if (step < steps) {

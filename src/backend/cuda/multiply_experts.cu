@@ -24,9 +24,11 @@ struct MemberMatrix {
 
         const std::byte* row = nullptr;  // null: zeros
         int cols;
+        const unsigned* book;
         typename Columns::Raw raw;
 
-        __device__ Tile(const MemberMatrix& matrix, const TileJob& job) : cols(matrix.cols) {
+        __device__ Tile(const MemberMatrix& matrix, const TileJob& job, std::byte* memory)
+            : cols(matrix.cols), book(reinterpret_cast<const unsigned*>(memory)) {
             int r = job.col + static_cast<int>(threadIdx.x) / 2;
             const std::byte* const* at = matrix.at;
             if (matrix.turning != nullptr) {
@@ -35,6 +37,15 @@ struct MemberMatrix {
             }
             if (r < matrix.rows) row = at[job.matrix] + r * matrix.row_bytes;
             load(0);
+            if constexpr (Columns::kBookBytes > 0) {
+                auto* to = reinterpret_cast<unsigned*>(memory);
+                const unsigned* from = Columns::book();
+                for (int i = static_cast<int>(threadIdx.x); i < Columns::kBookBytes / 4;
+                     i += kMultiplyThreads) {
+                    to[i] = from[i];
+                }
+                __syncthreads();
+            }
         }
         __device__ static int first(int step) {
             return step * static_cast<int>(kStepColumns) +
@@ -46,7 +57,7 @@ struct MemberMatrix {
         __device__ void bring(std::byte* tile, int step) {
             float v[kUnpackColumns];
             if (row != nullptr && first(step) < cols) {
-                Columns::values(raw, first(step), v);
+                Columns::values(raw, first(step), book, v);
             } else {
 #pragma unroll
                 for (int i = 0; i < kUnpackColumns; ++i) v[i] = 0.0f;
@@ -117,8 +128,11 @@ void multiply_tiles_of(Queue& queue, const RoundedRows& x, const ExpertMatrices&
     const std::int64_t blocks = routing.tiles_max * col_tiles;
     STRATA_CHECK(blocks <= INT32_MAX);
     with_columns(matrices.type, [&](auto columns) {
-        using Matrix = MemberMatrix<decltype(columns)>;
-        launch(queue, {dim3(static_cast<unsigned>(blocks)), kMultiplyThreads, Shape::kSharedBytes},
+        using Columns = decltype(columns);
+        using Matrix = MemberMatrix<Columns>;
+        launch(queue,
+               {dim3(static_cast<unsigned>(blocks)), kMultiplyThreads,
+                Shape::kSharedBytes + Columns::kBookBytes},
                multiply_tiles<kExpertTileRows, kCols, Matrix, MemberPlan, Store>, x, index,
                Matrix{matrices.at, turning, row_bytes, static_cast<int>(matrices.rows),
                       static_cast<int>(matrices.cols)},
