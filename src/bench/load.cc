@@ -19,7 +19,7 @@
 namespace strata {
 namespace {
 
-constexpr std::int64_t kReadBytes = std::int64_t{4} << 20;
+constexpr std::int64_t kReadBytes = std::int64_t{1} << 18;
 // Above this share of the file in the page cache, a load says nothing of the disk.
 constexpr double kColdShareMax = 0.01;
 
