@@ -54,17 +54,19 @@ void multiply_rounded(const op::Weight& weight, std::int64_t first, std::int64_t
     const std::byte* next = weight.row(first) + whole;
     std::fill_n(out, used * x.rounded.rows * kPanelRows, 0.0f);
     Panel panels[kPanelsMax];
-    for (std::int64_t col = 0; col < x.rounded.cols; col += kPanelCols) {
+    TilesAt tiles(x.rounded);
+    const std::int64_t panel_bytes = kPanelCols / type.block * type.block_bytes;
+    for (std::int64_t col = 0; col < x.rounded.cols; col += kPanelCols, tiles.next_panel()) {
         const auto columns =
             static_cast<int>(std::min<std::int64_t>(kPanelCols, x.rounded.cols - col));
-        const std::int64_t bytes = columns / type.block * type.block_bytes;
+        const std::int64_t bytes =
+            columns == kPanelCols ? panel_bytes : columns / type.block * type.block_bytes;
         for (int p = 0; p < used; ++p) {
             routine.unpack(type, rows[p], weight.row_bytes, columns, next, panels[p]);
             rows[p] += bytes;
             next += kPanelRows * bytes;
         }
-        multiply_panels(routine, *type.integers, panels, used, columns, TilesAt(x.rounded, col),
-                        x.rounded.rows, out);
+        multiply_panels(routine, *type.integers, panels, used, columns, tiles, x.rounded.rows, out);
     }
 }
 

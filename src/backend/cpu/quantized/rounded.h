@@ -23,19 +23,22 @@ struct Rounded {
 
     std::int64_t code_items() const { return cols / 4; }
     std::int64_t scale_items() const { return cols / form->group; }
-    std::int64_t sum_items() const {
-        return cols / form->part / (form->minima && form->has_parts() ? 2 : 1);
+    std::int64_t columns_a_sum() const {
+        return form->part * (form->minima && form->has_parts() ? 2 : 1);
     }
+    std::int64_t sum_items() const { return cols / columns_a_sum(); }
 };
 
-// The tiles of one panel's columns, from `col` on.
+// The tiles of one panel's columns, the first panel's to begin with.
 class TilesAt {
   public:
-    TilesAt(const Rounded& rounded, std::int64_t col)
-        : rounded_(rounded),
-          code_(col / 4),
-          scale_(col / rounded.form->group),
-          sum_(col * rounded.sum_items() / rounded.cols) {}
+    explicit TilesAt(const Rounded& rounded) : rounded_(rounded) {}
+
+    void next_panel() {
+        code_ += kPanelCols / 4;
+        scale_ += scale_step_;
+        sum_ += sum_step_;
+    }
 
     Tile from(std::int64_t row) const {
         const int width = tile_rows(rounded_.rows - row);
@@ -48,9 +51,11 @@ class TilesAt {
 
   private:
     const Rounded& rounded_;
-    std::int64_t code_;
-    std::int64_t scale_;
-    std::int64_t sum_;
+    std::int64_t code_ = 0;
+    std::int64_t scale_ = 0;
+    std::int64_t sum_ = 0;
+    std::int64_t scale_step_ = kPanelCols / rounded_.form->group;
+    std::int64_t sum_step_ = kPanelCols / rounded_.columns_a_sum();
     std::int64_t code_items_ = rounded_.code_items();
     std::int64_t scale_items_ = rounded_.scale_items();
     std::int64_t sum_items_ = rounded_.sum_items();

@@ -1,34 +1,42 @@
 // The formats with codebooks.
 #include "backend/cpu/quantized/unpack_avx512.h"
 
+#include <algorithm>
+
+#include "base/check.h"
+
 #if defined(__x86_64__)
 
 namespace strata::cpu {
 namespace {
 
-// Byte b of every vector of a codebook of 256 vectors of four, in registers.
-struct BytePlane {
-    __m512i part[4];
-};
-
-STRATA_AVX512_INLINE __m512i look_up(const BytePlane& plane, __m512i numbers, __mmask64 upper) {
-    const __m512i low = _mm512_permutex2var_epi8(plane.part[0], numbers, plane.part[1]);
-    const __m512i high = _mm512_permutex2var_epi8(plane.part[2], numbers, plane.part[3]);
-    return _mm512_mask_blend_epi8(upper, low, high);
-}
-
-// The codebook's bytes, plane by plane, and the signs of each number of seven bits.
+// The codebook's magnitudes are eight numbers: byte i of the first plane holds the places of the
+// first two values of vector i among them, in three bits each, byte i of the second plane those of
+// the others. The fourth bit of a half is for the sign.
 struct Iq3XxsTables {
-    alignas(64) std::uint8_t planes[4][256];
-    alignas(64) std::uint8_t signs[128];
+    alignas(64) std::uint8_t planes[2][256];
+    alignas(16) std::int8_t magnitudes[8];
+    alignas(64) std::uint8_t signs[128];  // of each number of seven bits
 };
 
 const Iq3XxsTables& iq3_xxs_tables() {
     static const Iq3XxsTables tables = [] {
         Iq3XxsTables made{};
+        int known = 0;
+        const auto place_of = [&](std::int8_t value) {
+            std::int8_t* end = made.magnitudes + known;
+            std::int8_t* found = std::find(made.magnitudes, end, value);
+            if (found == end) {
+                STRATA_CHECK(known < 8);
+                made.magnitudes[known++] = value;
+            }
+            return static_cast<unsigned>(found - made.magnitudes);
+        };
         for (int i = 0; i < 256; ++i) {
-            for (int b = 0; b < 4; ++b) {
-                made.planes[b][i] = static_cast<std::uint8_t>(quant::kIq3XxsGrid[i].values[b]);
+            const auto& values = quant::kIq3XxsGrid[i].values;
+            for (int half = 0; half < 2; ++half) {
+                made.planes[half][i] = static_cast<std::uint8_t>(
+                    place_of(values[2 * half]) | place_of(values[2 * half + 1]) << 4);
             }
         }
         for (std::uint32_t i = 0; i < 128; ++i) {
@@ -39,23 +47,56 @@ const Iq3XxsTables& iq3_xxs_tables() {
     return tables;
 }
 
+// The codebook in registers.
+struct Iq3XxsGrid {
+    __m512i planes[2][4];
+    __m512i codes;  // of the eight magnitudes, then of them negated
+
+    STRATA_AVX512_INLINE __m512i look_up(int plane, __m512i numbers, __mmask64 upper) const {
+        const __m512i* part = planes[plane];
+        const __m512i low = _mm512_permutex2var_epi8(part[0], numbers, part[1]);
+        const __m512i high = _mm512_permutex2var_epi8(part[2], numbers, part[3]);
+        return _mm512_mask_blend_epi8(upper, low, high);
+    }
+};
+
+STRATA_AVX512_INLINE Iq3XxsGrid load_grid(const Iq3XxsTables& tables, int offset) {
+    Iq3XxsGrid grid;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        grid.planes[0][i] = _mm512_load_si512(tables.planes[0] + 64 * i);
+        grid.planes[1][i] = _mm512_load_si512(tables.planes[1] + 64 * i);
+    }
+    const __m128i up = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(tables.magnitudes));
+    const __m128i down = _mm_sub_epi8(_mm_setzero_si128(), up);
+    const __m128i base = _mm_set1_epi8(static_cast<char>(offset));
+    grid.codes = _mm512_broadcast_i32x4(_mm_add_epi8(_mm_unpacklo_epi64(up, down), base));
+    return grid;
+}
+
+// a | (b & mask)
+STRATA_AVX512_INLINE __m512i or_masked(__m512i a, __m512i b, int mask) {
+    return _mm512_ternarylogic_epi32(a, b, _mm512_set1_epi8(static_cast<char>(mask)), 0xf8);
+}
+
 // Four numbers a lane (16 columns of a row) to four registers of codes, register b with value b of
 // each number; `signs` has the signs of numbers 0, 0, 1, 1 pairwise.
-STRATA_AVX512_INLINE void unpack_vectors(const Iq3XxsTables& tables, __m512i numbers, __m512i signs,
-                                         int offset, int step, Panel& panel) {
+STRATA_AVX512_INLINE void unpack_vectors(const Iq3XxsGrid& grid, __m512i numbers, __m512i signs,
+                                         int step, Panel& panel) {
     const __mmask64 upper = _mm512_movepi8_mask(numbers);
-    const __m512i base = _mm512_set1_epi8(static_cast<char>(offset));
-#pragma GCC unroll 4
-    for (int b = 0; b < 4; ++b) {
-        BytePlane plane;
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) plane.part[i] = _mm512_load_si512(tables.planes[b] + 64 * i);
-        const __m512i magnitude = look_up(plane, numbers, upper);
-        const __m512i bit = _mm512_set1_epi16(static_cast<short>((1 << b) | (16 << b) << 8));
-        const __mmask64 negative = _mm512_test_epi8_mask(signs, bit);
-        const __m512i code = _mm512_add_epi8(base, magnitude);
-        store(panel, step + b, _mm512_mask_sub_epi8(code, negative, base, magnitude));
-    }
+    // Each byte's low half: the signs of its number's four values.
+    const __m512i own = _mm512_ternarylogic_epi32(signs, _mm512_srli_epi16(signs, 4),
+                                                  _mm512_set1_epi16(0x000f), 0xe4);
+    __m512i first = grid.look_up(0, numbers, upper);
+    first = or_masked(first, _mm512_slli_epi16(own, 3), 0x08);
+    first = or_masked(first, _mm512_slli_epi16(own, 6), 0x80);
+    __m512i second = grid.look_up(1, numbers, upper);
+    second = or_masked(second, _mm512_slli_epi16(own, 1), 0x08);
+    second = or_masked(second, _mm512_slli_epi16(own, 4), 0x80);
+    store(panel, step, _mm512_shuffle_epi8(grid.codes, low_halves(first)));
+    store(panel, step + 1, _mm512_shuffle_epi8(grid.codes, high_halves(first)));
+    store(panel, step + 2, _mm512_shuffle_epi8(grid.codes, low_halves(second)));
+    store(panel, step + 3, _mm512_shuffle_epi8(grid.codes, high_halves(second)));
 }
 
 // The signs of eight values, one bit each, from a number of seven bits in each lane.
@@ -260,6 +301,7 @@ STRATA_AVX512 void unpack_iq3_xxs(const quant::TypeInfo& type, const std::byte* 
     const __m512i offsets = row_offsets(stride);
     const __m512 scale = widen_halves(gather_rows(rows, offsets));
     _mm512_store_ps(panel.scales[0], _mm512_mul_ps(scale, _mm512_set1_ps(0.25f)));
+    const Iq3XxsGrid grid = load_grid(tables, type.integers->offset);
     const __m512i signs_low = _mm512_load_si512(tables.signs);
     const __m512i signs_high = _mm512_load_si512(tables.signs + 64);
     // Where the seven bits of each sign lie in the parts of both rows of a lane pair.
@@ -282,11 +324,10 @@ STRATA_AVX512 void unpack_iq3_xxs(const quant::TypeInfo& type, const std::byte* 
                     _mm512_add_epi32(_mm512_add_epi32(factor, factor), _mm512_set1_epi32(1)));
                 const __m512i a = _mm512_permutex2var_epi8(
                     signs_low, _mm512_multishift_epi64_epi8(first, rest[i + j]), signs_high);
-                unpack_vectors(tables, numbers[2 * j], a, type.integers->offset, 8 * part, panel);
+                unpack_vectors(grid, numbers[2 * j], a, 8 * part, panel);
                 const __m512i b = _mm512_permutex2var_epi8(
                     signs_low, _mm512_multishift_epi64_epi8(second, rest[i + j]), signs_high);
-                unpack_vectors(tables, numbers[2 * j + 1], b, type.integers->offset, 8 * part + 4,
-                               panel);
+                unpack_vectors(grid, numbers[2 * j + 1], b, 8 * part + 4, panel);
             }
         }
     }
