@@ -130,22 +130,20 @@ Result<std::unique_ptr<spec::Drafter>> Session::State::make_joined(float floor,
 
 Result<std::unique_ptr<spec::Drafter>> Session::State::make_best(float floor) {
     const model::Config& config = parts.target->config();
-    std::vector<spec::AutoDrafter::Neural> drafters;
+    std::vector<std::unique_ptr<spec::Drafter>> drafters;
+    std::vector<spec::NeuralPrior> priors;
     if (parts.info.has_mtp) {
-        drafters.push_back({std::make_unique<spec::MtpDrafter>(*parts.target, sequence, floor),
-                            mtp_prior(config)});
+        drafters.push_back(std::make_unique<spec::MtpDrafter>(*parts.target, sequence, floor));
+        priors.push_back(mtp_prior(config));
     }
     if (parts.dflash != nullptr) {
         STRATA_ASSIGN(auto block, make_dflash(floor));
-        drafters.push_back({std::move(block), block_prior(parts.dflash->config(), config)});
+        drafters.push_back(std::move(block));
+        priors.push_back(block_prior(parts.dflash->config(), config));
     }
-    if (parts.costs == nullptr) {
-        std::vector<spec::NeuralPrior> priors;
-        for (const auto& one : drafters) priors.push_back(one.prior);
-        parts.costs = std::make_unique<spec::Costs>(priors);
-    }
+    if (parts.policy == nullptr) parts.policy = std::make_unique<spec::Policy>(std::move(priors));
     return std::unique_ptr<spec::Drafter>(
-        std::make_unique<spec::AutoDrafter>(std::move(drafters), *parts.costs));
+        std::make_unique<spec::AutoDrafter>(std::move(drafters), *parts.policy));
 }
 
 void Session::State::begin_counts(DraftCounts& counts) const {

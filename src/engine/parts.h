@@ -28,7 +28,7 @@ struct Engine::Parts {
     std::optional<Tokenizer> tokenizer;
     ModelInfo info;
     std::optional<FeatureDump> dump;
-    std::unique_ptr<spec::Costs> costs;  // of the drafters that there are, once one is chosen
+    std::unique_ptr<spec::Policy> policy;  // of the drafters that there are, once one is chosen
     std::int64_t context = 0;
     double load_ms = 0;
 

@@ -62,7 +62,7 @@ void Sequence::lay_out(device::Carver& carver) {
     }
     if (options_.mtp) {
         lay_out_attention(carver, mtp_.attention);
-        mtp_.waiting_residual = carver.take<float>(config_.stream_width());
+        mtp_.waiting = carver.matrix<float>(kMtpWaitingMax, config_.stream_width());
         mtp_.draft_raw =
             carver.take<float>(std::int64_t{config_.index_ratio - 1} * config_.index_dim);
     }
@@ -115,6 +115,7 @@ void Sequence::reset(device::Queue& queue) {
     });
     tokens_.clear();
     pending_.clear();
+    mtp_.waiting_rows = 0;
 }
 
 void Sequence::visit_attention(const AttentionLayerState& state, std::int64_t rows,
@@ -152,7 +153,7 @@ void Sequence::visit(std::int64_t rows, const Region& region) const {
     if (options_.mtp) {
         visit_attention(mtp_.attention, std::max<std::int64_t>(rows - 1, 0), region);
         if (rows > 0) {
-            region(mtp_.waiting_residual,
+            region(mtp_.waiting.data,
                    static_cast<std::size_t>(config_.stream_width()) * sizeof(float));
         }
     }
@@ -185,7 +186,7 @@ std::string Sequence::header(std::int64_t rows) const {
 }
 
 std::string Sequence::save(device::Queue& queue) const {
-    STRATA_CHECK(!stepping());
+    STRATA_CHECK(!stepping() && mtp_.waiting_rows <= 1);
     std::string out = header(length());
     out.append(reinterpret_cast<const char*>(tokens_.data()),
                tokens_.size() * sizeof(std::int32_t));
@@ -237,6 +238,7 @@ Status Sequence::restore(device::Queue& queue, std::span<const char> saved) {
                         std::as_bytes(saved.subspan(at, region)));
         at += region;
     });
+    mtp_.waiting_rows = options_.mtp && rows > 0 ? 1 : 0;
     return Ok{};
 }
 

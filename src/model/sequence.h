@@ -53,12 +53,17 @@ struct NgramState {
     MatrixView<float> trace;
 };
 
+// Residuals that wait for their cells at most: a layer that does not guess for a while costs little.
+inline constexpr std::int64_t kMtpWaitingMax = 32;
+
 // State of the MTP layer. Cell p holds the trunk's residual of token p with token p+1, so the last
-// committed token has no cell until its successor is known: its residual waits.
+// committed token has no cell until its successor is known: its residual waits. Those before it may
+// wait too, until a guess or the saved state needs their cells.
 struct MtpState {
     AttentionLayerState attention;
-    float* waiting_residual = nullptr;  // [1, stream width], of position length-1
-    float* draft_raw = nullptr;         // the index history of a chain of guesses
+    MatrixView<float> waiting;      // [kMtpWaitingMax, stream width]
+    std::int64_t waiting_rows = 0;  // of positions length-waiting_rows to length-1
+    float* draft_raw = nullptr;     // the index history of a chain of guesses
 };
 
 class Sequence {
@@ -80,7 +85,8 @@ class Sequence {
     // Forgets everything: the empty sequence again.
     void reset(device::Queue& queue);
 
-    // The committed state as bytes: equal bytes mean equal futures. Not while stepping.
+    // The committed state as bytes: equal bytes mean equal futures. Not while stepping, nor while
+    // more than one residual waits for its MTP cell.
     std::string save(device::Queue& queue) const;
     // Takes the place of the current state. Errors, which leave the sequence as it was: bytes that
     // save() of a sequence of the same model and options did not write, or more rows than fit here.

@@ -195,6 +195,8 @@ Forward Target::forward(const op::Table& ops, const Workspace& work, Forward::St
 Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) {
     STRATA_TRY(check_step(sequence, request));
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
+    const bool room = sequence.mtp_.waiting_rows + rows <= kMtpWaitingMax;
+    if (!request.window || !room) catch_up(sequence);
     upload_tokens(request.tokens);
     find_ngram_rows(sequence, request.tokens);
     STRATA_TRY(is_recorded(request) ? run_recorded(sequence, request) : run(sequence, request));
@@ -316,7 +318,7 @@ void Target::take_logits(Forward& pass, std::int64_t from, std::int64_t rows,
 
 void Target::commit(Sequence& sequence, std::int64_t rows, std::vector<float>* mtp_logits) {
     commit_state(sequence, rows);
-    if (sequence.options().mtp && rows > 0) run_mtp_cells(sequence, rows, mtp_logits);
+    if (sequence.options().mtp && rows > 0) keep_mtp_rows(sequence, rows, mtp_logits);
     queue_->wait();
 }
 
@@ -326,39 +328,75 @@ Workspace Target::shifted_residual(std::int64_t from, std::int64_t rows) const {
     return work;
 }
 
-// The residual buffer holds the waiting row, then the rows just committed. Cells are run over it in
-// place for every row but the last, which waits in turn.
-void Target::run_mtp_cells(Sequence& sequence, std::int64_t rows, std::vector<float>* logits) {
-    const std::size_t row_bytes = static_cast<std::size_t>(config_.stream_width()) * sizeof(float);
-    const std::int64_t before = sequence.length() - rows;
-    const std::int64_t from = before == 0 ? 1 : 0;
-    const std::int64_t first_cell = before == 0 ? 0 : before - 1;
-    const std::int64_t cells = rows - from;
-    auto* const waiting = reinterpret_cast<std::byte*>(sequence.mtp_.waiting_residual);
-    device_->copy(*queue_, reinterpret_cast<std::byte*>(at_.residual_with_waiting.data), waiting,
-                  row_bytes);
-    if (cells > 0) {
-        upload_tokens(sequence.tokens().subspan(static_cast<std::size_t>(first_cell + 1)));
-        const Workspace work = shifted_residual(from, cells);
-        const op::Table& ops = sequence.pending_traced_ ? ops_ : ops_.for_prompts();
-        Forward pass = forward(ops, work, {first_cell});
-        AttentionLayerState& state = sequence.mtp_.attention;
-        pass.mtp_fuse(work.tokens);
-        if (logits == nullptr) {
-            pass.remember(weights_.mtp->layer, state);
-        } else {
-            pass.attention(weights_.mtp->layer, state, false);
-            pass.experts(weights_.mtp->layer);
-            pass.mix(weights_.mtp->mixer);
-            // A head of some tokens alone is for drafts.
-            const bool whole = weights_.mtp->token_of_row.empty();
-            take_logits(pass, 0, cells, whole ? weights_.mtp->head : weights_.head, *logits);
-        }
-        std::swap(state.raw_now, state.raw_next);
+// Cells first_cell .. first_cell+cells-1 from rows `from` on of the residual buffer with its waiting
+// row.
+void Target::run_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
+                           std::vector<float>* logits) {
+    upload_tokens(sequence.tokens()
+                      .subspan(static_cast<std::size_t>(run.first + 1))
+                      .first(static_cast<std::size_t>(run.count)));
+    const Workspace work = shifted_residual(run.from, run.count);
+    Forward pass = forward(ops, work, {run.first});
+    AttentionLayerState& state = sequence.mtp_.attention;
+    pass.mtp_fuse(work.tokens);
+    if (logits == nullptr) {
+        pass.remember(weights_.mtp->layer, state);
+    } else {
+        pass.attention(weights_.mtp->layer, state, false);
+        pass.experts(weights_.mtp->layer);
+        pass.mix(weights_.mtp->mixer);
+        // A head of some tokens alone is for drafts.
+        const bool whole = weights_.mtp->token_of_row.empty();
+        take_logits(pass, 0, run.count, whole ? weights_.mtp->head : weights_.head, *logits);
     }
-    device_->copy(*queue_, waiting,
-                  reinterpret_cast<const std::byte*>(at_.residual_with_waiting.row(rows)),
-                  row_bytes);
+    std::swap(state.raw_now, state.raw_next);
+}
+
+// Rows of a window wait where there is room; step() has seen to it. Else the residual buffer holds
+// the waiting row, then the rows just committed, and cells are run over it in place for every row
+// but the last, which waits in turn.
+void Target::keep_mtp_rows(Sequence& sequence, std::int64_t rows, std::vector<float>* logits) {
+    MtpState& mtp = sequence.mtp_;
+    const auto bytes = [](float* values) { return reinterpret_cast<std::byte*>(values); };
+    const std::size_t row_bytes = static_cast<std::size_t>(config_.stream_width()) * sizeof(float);
+    const MatrixView<float>& buffer = at_.residual_with_waiting;
+    if (sequence.pending_traced_ && logits == nullptr) {
+        STRATA_CHECK(mtp.waiting_rows + rows <= kMtpWaitingMax);
+        device_->copy(*queue_, bytes(mtp.waiting.row(mtp.waiting_rows)), bytes(buffer.row(1)),
+                      static_cast<std::size_t>(rows) * row_bytes);
+        mtp.waiting_rows += rows;
+        return;
+    }
+    STRATA_CHECK(mtp.waiting_rows <= 1);
+    const std::int64_t before = sequence.length() - rows;
+    const std::int64_t from = mtp.waiting_rows == 0 ? 1 : 0;
+    device_->copy(*queue_, bytes(buffer.data), bytes(mtp.waiting.data), row_bytes);
+    if (rows > from) {
+        const op::Table& ops = sequence.pending_traced_ ? ops_ : ops_.for_prompts();
+        const MtpCells run{std::max<std::int64_t>(before - 1, 0), rows - from, from};
+        run_mtp_cells(sequence, ops, run, logits);
+    }
+    device_->copy(*queue_, bytes(mtp.waiting.data), bytes(buffer.row(rows)), row_bytes);
+    mtp.waiting_rows = 1;
+}
+
+void Target::catch_up(Sequence& sequence) {
+    MtpState& mtp = sequence.mtp_;
+    const auto bytes = [](float* values) { return reinterpret_cast<std::byte*>(values); };
+    const std::size_t row_bytes = static_cast<std::size_t>(config_.stream_width()) * sizeof(float);
+    std::int64_t done = 0;
+    while (done + 1 < mtp.waiting_rows) {
+        const std::int64_t now = std::min({mtp.waiting_rows - 1 - done, kWindowRowsMax, rows_max_});
+        device_->copy(*queue_, bytes(at_.residual_with_waiting.data), bytes(mtp.waiting.row(done)),
+                      static_cast<std::size_t>(now) * row_bytes);
+        const std::int64_t first = sequence.length() - mtp.waiting_rows + done;
+        run_mtp_cells(sequence, ops_, {first, now, 0}, nullptr);
+        done += now;
+    }
+    if (done == 0) return;
+    device_->copy(*queue_, bytes(mtp.waiting.data), bytes(mtp.waiting.row(done)), row_bytes);
+    queue_->wait();
+    mtp.waiting_rows = 1;
 }
 
 Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int64_t guesses,
@@ -376,6 +414,7 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
         return STRATA_ERROR(guesses, " guesses were asked for after ", sequence.length(),
                             " tokens, wanted 1 to ", sequence.context() - last);
     }
+    catch_up(sequence);
     const std::size_t row_bytes = static_cast<std::size_t>(config_.stream_width()) * sizeof(float);
     // The chain's own history of raw index rows: the committed one stays.
     AttentionLayerState state = sequence.mtp_.attention;
@@ -387,7 +426,7 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
     state.raw_next = sequence.mtp_.draft_raw;
     const Workspace work = shifted_residual(0, 1);
     device_->copy(*queue_, reinterpret_cast<std::byte*>(work.residual.data),
-                  reinterpret_cast<const std::byte*>(sequence.mtp_.waiting_residual), row_bytes);
+                  reinterpret_cast<const std::byte*>(sequence.mtp_.waiting.data), row_bytes);
 
     const op::Weight& head = weights_.mtp->head;
     const std::span<const std::int32_t> tokens = weights_.mtp->token_of_row;

@@ -104,7 +104,10 @@ class Target {
 
     Result<Sequence> make_sequence(const SequenceOptions& options);
     void reset(Sequence& sequence) { sequence.reset(*queue_); }
-    std::string save(const Sequence& sequence) { return sequence.save(*queue_); }
+    std::string save(Sequence& sequence) {
+        catch_up(sequence);
+        return sequence.save(*queue_);
+    }
     Status restore(Sequence& sequence, std::span<const char> saved) {
         return sequence.restore(*queue_, saved);
     }
@@ -121,8 +124,9 @@ class Target {
     // cannot be read.
     Result<StepResult> step(Sequence& sequence, const StepRequest& request);
     // Keeps the first `rows` rows of the step; 0 <= rows <= T, and T if it was no window. With MTP
-    // kept up to date it runs the layer's cells whose next token has become known, and where
-    // `logits` is given appends theirs ([cells, V]) to it.
+    // kept up to date the layer's cells whose next token has become known are run then, or where
+    // the step was a window when they are needed. Where `mtp_logits` is given, as for every step of
+    // the sequence or for none, they are run then and their logits ([cells, V]) appended to it.
     void commit(Sequence& sequence, std::int64_t rows, std::vector<float>* mtp_logits = nullptr);
     // As device::Queue::observe.
     bool observe(device::InputObserver* observer) { return queue_->observe(observer); }
@@ -173,7 +177,17 @@ class Target {
     // Appends the logits of rows from .. from+rows-1 of the pass's x to `out`.
     void take_logits(Forward& pass, std::int64_t from, std::int64_t rows, const op::Weight& head,
                      std::vector<float>& out);
-    void run_mtp_cells(Sequence& sequence, std::int64_t rows, std::vector<float>* logits);
+    // Which of its cells the MTP layer runs.
+    struct MtpCells {
+        std::int64_t first = 0;  // of the first one's position
+        std::int64_t count = 0;
+        std::int64_t from = 0;  // row of the residual buffer with its waiting row
+    };
+    void run_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
+                       std::vector<float>* logits);
+    void keep_mtp_rows(Sequence& sequence, std::int64_t rows, std::vector<float>* logits);
+    // Runs the cells whose residuals wait, all but the last.
+    void catch_up(Sequence& sequence);
     Workspace shifted_residual(std::int64_t from, std::int64_t rows) const;
 
     gguf::File file_;

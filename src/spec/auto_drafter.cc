@@ -10,17 +10,11 @@ namespace {
 // Tokens that a suffix guess is judged by.
 constexpr std::int64_t kExpectedMax = 15;
 
-std::vector<NeuralPrior> priors_of(const std::vector<AutoDrafter::Neural>& drafters) {
-    std::vector<NeuralPrior> priors;
-    for (const AutoDrafter::Neural& drafter : drafters) priors.push_back(drafter.prior);
-    return priors;
-}
-
 }  // namespace
 
-AutoDrafter::AutoDrafter(std::vector<Neural> drafters, Costs& costs)
-    : policy_(priors_of(drafters), costs) {
-    for (Neural& drafter : drafters) drafters_.push_back(std::move(drafter.drafter));
+AutoDrafter::AutoDrafter(std::vector<std::unique_ptr<Drafter>> drafters, Policy& policy)
+    : drafters_(std::move(drafters)), policy_(policy) {
+    policy_.fade();
 }
 
 // Every token is one that the last suffix guess can be judged by, whether or not it was verified.

@@ -12,12 +12,9 @@ namespace strata::spec {
 
 class AutoDrafter final : public Drafter {
   public:
-    struct Neural {
-        std::unique_ptr<Drafter> drafter;
-        NeuralPrior prior;
-    };
-    // `costs` outlives it and is of the same drafters.
-    AutoDrafter(std::vector<Neural> drafters, Costs& costs);
+    // `policy` outlives it and is of the same drafters. It can serve several texts, a window of one
+    // at a time: what was learned of one is where the next begins.
+    AutoDrafter(std::vector<std::unique_ptr<Drafter>> drafters, Policy& policy);
 
     std::string_view name() const override { return "auto"; }
     Result<Guesses> guess(const GuessRequest& request) override;
@@ -37,7 +34,7 @@ class AutoDrafter final : public Drafter {
     Result<Guesses> guess_with(std::size_t drafter, const GuessRequest& request);
 
     std::vector<std::unique_ptr<Drafter>> drafters_;
-    Policy policy_;
+    Policy& policy_;
     SuffixDrafter suffix_;
     // What the suffix drafter would have guessed last, whoever did.
     struct Expected {

@@ -54,8 +54,7 @@ Costs::Costs(std::span<const NeuralPrior> drafters) : verify(1, kVerifySlope) {
     for (const NeuralPrior& drafter : drafters) drafts.emplace_back(drafter.cost, drafter.slope);
 }
 
-Policy::Policy(std::vector<NeuralPrior> drafters, Costs& costs) : costs_(costs) {
-    STRATA_CHECK(costs.drafts.size() == drafters.size());
+Policy::Policy(std::vector<NeuralPrior> drafters) : costs_(drafters) {
     for (NeuralPrior& prior : drafters) {
         drafters_.emplace_back();
         drafters_.back().prior = std::move(prior);
@@ -163,26 +162,23 @@ Policy::Choice Policy::choose(const Offer& offer) {
     rate_ = (kRateWindows + tokens_) / (kRateWindows * plain.ms + ms_);
     if (offer.count < 1) return choice_;
     double best = plain.gain(rate_);
-    const auto consider = [&](const Window& window, Choice choice) {
-        const double gain = window.gain(rate_);
-        if (gain <= best) return;
-        best = gain;
-        choice_ = choice;
-    };
     const auto limit = static_cast<std::size_t>(offer.count);
     consider_suffix(offer.suffix.first(std::min(offer.suffix.size(), limit)), best);
-    std::vector<double> gains;
-    std::vector<Choice> choices;
     for (std::size_t i = 0; i < drafters_.size(); ++i) {
-        choices.push_back({static_cast<int>(i), best_count(i, offer.count)});
-        const Window window = usual_window(i, choices[i].count);
-        gains.push_back(window.gain(rate_));
-        consider(window, choices[i]);
+        Drafter& d = drafters_[i];
+        d.count = best_count(i, offer.count);
+        d.gain = usual_window(i, d.count).gain(rate_);
+        if (d.gain <= best) continue;
+        best = d.gain;
+        choice_ = {static_cast<int>(i), d.count};
     }
     // Figures of what is not chosen grow old: each is tried again when little can be lost.
     for (std::size_t i = 0; i < drafters_.size(); ++i) {
+        const Drafter& d = drafters_[i];
         if (choice_.who == static_cast<int>(i)) continue;
-        if (worth_a_try(i, (best - gains[i]) / rate_)) return choice_ = choices[i];
+        if (worth_a_try(i, (best - d.gain) / rate_)) {
+            return choice_ = {static_cast<int>(i), d.count};
+        }
     }
     const double loss = (best - plain.gain(rate_)) / rate_;
     if (loss <= kTryLoss * (now_ms_ - plain_last_ms_)) choice_ = {};

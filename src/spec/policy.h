@@ -63,8 +63,7 @@ class Policy {
         std::int64_t count = 0;
     };
 
-    // `costs` outlives it and is of the same drafters.
-    Policy(std::vector<NeuralPrior> drafters, Costs& costs);
+    explicit Policy(std::vector<NeuralPrior> drafters);
 
     Choice choose(const Offer& offer);
 
@@ -98,6 +97,9 @@ class Policy {
         std::array<double, kCostSizesMax + 1> guesses{};
         std::int64_t tries = 0;
         double last_ms = 0;  // when it was last tried
+        // In the choice under way: how many guesses would be best, and what they would gain.
+        std::int64_t count = 0;
+        double gain = 0;
 
         void forget(double keep);
     };
@@ -122,7 +124,7 @@ class Policy {
     void learn_guesses(Drafter& drafter, std::span<const float> confidence, std::int64_t accepted);
 
     std::vector<Drafter> drafters_;
-    Costs& costs_;
+    Costs costs_;
     std::array<Share, kEvidenceCount> by_evidence_;
     double now_ms_ = 0;         // of all windows learned
     double plain_last_ms_ = 0;  // when a window of one row was last seen

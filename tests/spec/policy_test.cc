@@ -66,8 +66,7 @@ class Player {
                                .count_max = MadeUp::kCountMax,
                                .block = d.block});
         }
-        costs_ = std::make_unique<spec::Costs>(priors_);
-        policy_ = std::make_unique<Policy>(priors_, *costs_);
+        policy_ = std::make_unique<Policy>(priors_);
     }
 
     void change(const MadeUp& world) { world_ = world; }
@@ -138,7 +137,6 @@ class Player {
     std::int64_t tokens_ = 0;
     Random random_;
     std::vector<spec::NeuralPrior> priors_;
-    std::unique_ptr<spec::Costs> costs_;
     std::unique_ptr<Policy> policy_;
 };
 
