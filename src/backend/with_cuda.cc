@@ -7,7 +7,7 @@ bool has_cuda() { return true; }
 
 Result<Backend> make_cuda_backend(int number) {
     STRATA_ASSIGN(auto device, cuda::make_device(number));
-    return Backend{.device = std::move(device), .ops = cuda::op_table()};
+    return Backend{.device = std::move(device), .ops = cuda::op_table(number)};
 }
 
 }  // namespace strata

@@ -22,7 +22,7 @@ void add_cuda(std::vector<TestBackend>& made) {
 #ifdef STRATA_EMULATE
     auto device = cuda::make_device(0);
     STRATA_CHECK(device.ok());
-    made.push_back({"cuda, emulated", "cuda", {std::move(device).value(), cuda::op_table()}});
+    made.push_back({"cuda, emulated", "cuda", {std::move(device).value(), cuda::op_table(0)}});
 #else
     auto backend = make_cuda_backend(0);
     if (backend.ok()) made.push_back({"cuda", "cuda", std::move(backend).value()});

@@ -140,10 +140,14 @@ op::Table prompt_table() {
 
 }  // namespace
 
-op::Table op_table() {
+op::Table op_table(int number) {
+    // Before 8.0 tiles of BF16 and the shared memory that prompts take are not to be had.
+    constexpr int kPromptsFrom = 8;
+    int major = 0;
+    STRATA_CUDA_MUST(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, number));
     static const op::Table prompts = prompt_table();
     op::Table table = window_table();
-    table.prompts = &prompts;
+    if (major >= kPromptsFrom) table.prompts = &prompts;
     return table;
 }
 

@@ -12,7 +12,7 @@ namespace strata::cuda {
 // The device of this number, as CUDA counts them. Errors: no driver, no such device.
 Result<std::unique_ptr<device::Device>> make_device(int number);
 
-// Ops without a kernel are null.
-op::Table op_table();
+// Of the device of this number, which exists. Ops without a kernel are null.
+op::Table op_table(int number);
 
 }  // namespace strata::cuda
