@@ -11,7 +11,6 @@
 namespace strata::cuda {
 namespace {
 
-constexpr int kThreads = 512;
 constexpr int kUnits = 4;  // heads of a block: one a warp
 
 // What one call passes from step to step; rows are the block's.
@@ -26,12 +25,12 @@ struct Block {
 
 // h = the embeddings, `to` = their norm: a block a row.
 template <typename Stored>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kNormThreadsMax)
     begin_rows(Block block, op::Gain norm, MatrixView<float> to) {
     follow_earlier_kernels();
     const std::int64_t i = blockIdx.x;
     const std::byte* row = block.args.table.row(block.args.tokens[i]);
-    norm_row<kThreads>(
+    norm_row(
         block.hidden.cols, block.args.epsilon, norm, reinterpret_cast<float*>(shared_bytes()),
         [&](std::int64_t c) { return block.hidden.row(i)[c] = Stored::at(row, c); },
         [&](std::int64_t c, float value) { to.row(i)[c] = value; });
@@ -64,12 +63,12 @@ struct Enter {
 };
 
 // h += C(1, after), and `to` = the norm that comes next: a block a row.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kNormThreadsMax)
     leave_rows(Block block, const float* base, op::Gain norm, MatrixView<float> to) {
     follow_earlier_kernels();
     const std::int64_t i = blockIdx.x;
     float* hidden = block.hidden.row(i);
-    norm_row<kThreads>(
+    norm_row(
         block.hidden.cols, block.args.epsilon, norm, reinterpret_cast<float*>(shared_bytes()),
         [&](std::int64_t c) { return hidden[c] += convolve(block, base, 1, block.after, i, c); },
         [&](std::int64_t c, float value) { to.row(i)[c] = value; });
@@ -131,7 +130,7 @@ void enter(Queue& queue, const Block& block, const op::DflashConv& conv) {
 void leave(Queue& queue, const Block& block, const op::DflashConv& conv, op::Gain norm,
            MatrixView<float> to) {
     launch_dependent(queue,
-                     {dim3(static_cast<unsigned>(to.rows)), kThreads,
+                     {dim3(static_cast<unsigned>(to.rows)), norm_threads(to.cols),
                       static_cast<std::size_t>(to.cols) * sizeof(float)},
                      leave_rows, block, conv.base, norm, to);
 }
@@ -201,7 +200,7 @@ void dflash_block(const op::DflashBlock& args, device::Queue& queue) {
     const std::int64_t count = args.layers.size;
     with_stored(args.table.type, [&](auto stored) {
         launch_dependent(own,
-                         {dim3(static_cast<unsigned>(rows)), kThreads,
+                         {dim3(static_cast<unsigned>(rows)), norm_threads(width),
                           static_cast<std::size_t>(width) * sizeof(float)},
                          begin_rows<decltype(stored)>, block,
                          count > 0 ? args.layers[0].attention_norm : args.norm,

@@ -39,10 +39,11 @@ __global__ void __launch_bounds__(kThreads)
     args.replaced[t] = sum;
 }
 
-__global__ void __launch_bounds__(kThreads) norm_fused(op::DflashInject args, MatrixView<float> c) {
+__global__ void __launch_bounds__(kNormThreadsMax)
+    norm_fused(op::DflashInject args, MatrixView<float> c) {
     follow_earlier_kernels();
     float* row = c.row(blockIdx.x);
-    norm_row<kThreads>(
+    norm_row(
         c.cols, args.epsilon, args.norm, reinterpret_cast<float*>(shared_bytes()),
         [&](std::int64_t i) { return row[i]; },
         [&](std::int64_t i, float value) { row[i] = value; });
@@ -109,7 +110,8 @@ void dflash_inject_by(Projector project_rows, const op::DflashInject& args, devi
     const Product fuse{args.fuse, fused};
     project_rows(own, finite, {&fuse, 1});
     launch_dependent(own,
-                     {dim3(blocks), kThreads, static_cast<std::size_t>(fused.cols) * sizeof(float)},
+                     {dim3(blocks), norm_threads(fused.cols),
+                      static_cast<std::size_t>(fused.cols) * sizeof(float)},
                      norm_fused, args, fused);
     const std::int64_t kv = std::int64_t{args.shape.kv_heads} * args.shape.head_dim;
     for (std::int64_t first = 0; first < args.layers.size; first += kLayersMax) {

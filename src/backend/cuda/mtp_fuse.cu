@@ -11,12 +11,10 @@
 namespace strata::cuda {
 namespace {
 
-constexpr int kThreads = 1024;
-
 // Row t * S + s of `embedded` gets the normed embedding of token t as its first half, that of
 // `hidden` stream s of the normed residual as its second: block (half, row).
 template <typename Stored>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kNormThreadsMax)
     join_halves(op::MtpFuse args, MatrixView<float> embedded, MatrixView<float> hidden) {
     follow_earlier_kernels();
     const std::int64_t t = blockIdx.y;
@@ -25,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t first = t * args.streams;
     if (blockIdx.x == 0) {
         const std::byte* row = args.table.row(args.tokens[t]);
-        norm_row<kThreads>(
+        norm_row(
             width, args.epsilon, args.norm_embedding, held,
             [&](std::int64_t c) { return Stored::at(row, c); },
             [&](std::int64_t c, float value) {
@@ -33,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
             });
     } else {
         const float* row = args.residual.row(t);
-        norm_row<kThreads>(
+        norm_row(
             args.residual.cols, args.epsilon, args.norm_hidden, held,
             [&](std::int64_t c) { return row[c]; },
             [&](std::int64_t c, float value) {
@@ -76,7 +74,7 @@ void mtp_fuse_by(Projector project_rows, const op::MtpFuse& args, device::Queue&
     if (apart) for_each(own, joined.size(), Clear{joined.data});
     with_stored(args.table.type, [&](auto stored) {
         launch_dependent(own,
-                         {dim3(2, static_cast<unsigned>(rows)), kThreads,
+                         {dim3(2, static_cast<unsigned>(rows)), norm_threads(args.residual.cols),
                           static_cast<std::size_t>(args.residual.cols) * sizeof(float)},
                          join_halves<decltype(stored)>, args, joined.first_rows(all), hidden);
     });

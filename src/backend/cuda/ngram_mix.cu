@@ -9,8 +9,6 @@
 namespace strata::cuda {
 namespace {
 
-constexpr int kThreads = 512;
-
 // The values that pass from the gates to the convolution.
 struct Mixed {
     MatrixView<float> gated;   // [T, S*D]: the keys, until Y replaces them
@@ -29,9 +27,9 @@ __device__ float gate_of(float product, std::int64_t width) {
 
 // Writes the block before into one stream, turns its keys into Y, and writes X: block (stream,
 // row). A column is one thread's throughout.
-__global__ void __launch_bounds__(kThreads) gate_streams(op::NgramMix args, Mixed mixed) {
+__global__ void __launch_bounds__(kNormThreadsMax) gate_streams(op::NgramMix args, Mixed mixed) {
     follow_earlier_kernels();
-    __shared__ float sums[kThreads / kWarp];
+    __shared__ float sums[kNormThreadsMax / kWarp];
     const std::int64_t t = blockIdx.y;
     const std::int64_t s = blockIdx.x;
     const std::int64_t width = args.value.rows;
@@ -42,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) gate_streams(op::NgramMix args, Mixe
     const float inject = folds ? args.block_inject.row(t)[s] : 0.0f;
     float stream_squares = 0.0f;
     float key_squares = 0.0f;
-    for (std::int64_t c = threadIdx.x; c < width; c += kThreads) {
+    for (std::int64_t c = threadIdx.x; c < width; c += blockDim.x) {
         float value = stream[c];
         if (folds) {
             value += inject * args.block_out.row(t)[c];
@@ -51,24 +49,22 @@ __global__ void __launch_bounds__(kThreads) gate_streams(op::NgramMix args, Mixe
         stream_squares = __fmaf_rn(value, value, stream_squares);
         key_squares = __fmaf_rn(key[c], key[c], key_squares);
     }
-    const float query_scale =
-        inverse_rms(block_sum<kThreads>(stream_squares, sums), width, args.epsilon);
-    const float key_scale =
-        inverse_rms(block_sum<kThreads>(key_squares, sums), width, args.epsilon);
+    const float query_scale = inverse_rms(sum_of_block(stream_squares, sums), width, args.epsilon);
+    const float key_scale = inverse_rms(sum_of_block(key_squares, sums), width, args.epsilon);
     float product = 0.0f;
-    for (std::int64_t c = threadIdx.x; c < width; c += kThreads) {
+    for (std::int64_t c = threadIdx.x; c < width; c += blockDim.x) {
         product = __fmaf_rn(key[c] * key_scale * args.norm_key[at + c],
                             stream[c] * query_scale * args.norm_query[at + c], product);
     }
-    const float share = gate_of(block_sum<kThreads>(product, sums), width);
+    const float share = gate_of(sum_of_block(product, sums), width);
     float squares = 0.0f;
-    for (std::int64_t c = threadIdx.x; c < width; c += kThreads) {
+    for (std::int64_t c = threadIdx.x; c < width; c += blockDim.x) {
         const float y = share * mixed.value.row(t)[c];
         key[c] = y;
         squares = __fmaf_rn(y, y, squares);
     }
-    const float scale = inverse_rms(block_sum<kThreads>(squares, sums), width, args.epsilon);
-    for (std::int64_t c = threadIdx.x; c < width; c += kThreads) {
+    const float scale = inverse_rms(sum_of_block(squares, sums), width, args.epsilon);
+    for (std::int64_t c = threadIdx.x; c < width; c += blockDim.x) {
         mixed.normed.row(t)[at + c] = key[c] * scale * args.norm_conv[at + c];
     }
 }
@@ -115,9 +111,10 @@ void ngram_mix_by(Projector project_rows, const op::NgramMix& args, device::Queu
                       args.trace.empty() ? own.matrix(rows, all) : args.trace};
     const Product products[] = {{args.key, mixed.gated}, {args.value, mixed.value}};
     project_rows(own, args.e, std::span<const Product>(products));
-    launch_dependent(
-        own, {dim3(static_cast<unsigned>(args.streams), static_cast<unsigned>(rows)), kThreads},
-        gate_streams, args, mixed);
+    launch_dependent(own,
+                     {dim3(static_cast<unsigned>(args.streams), static_cast<unsigned>(rows)),
+                      norm_threads(args.value.rows)},
+                     gate_streams, args, mixed);
     for_each(own, rows * all, Convolve{args, mixed});
     const std::int64_t kept = std::int64_t{args.kernel - 1} * args.dilation;
     advance_history(own, args.history_from, {args.history_to, kept, all}, mixed.normed, rows);

@@ -1,6 +1,7 @@
 // Norms over rows and heads, and rotary positions.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "backend/cuda/intrinsics.cuh"
@@ -13,21 +14,41 @@ __device__ inline float inverse_rms(float squares, std::int64_t count, float eps
     return 1.0f / sqrtf(squares / static_cast<float>(count) + epsilon);
 }
 
+// Threads of a block for a row of this width, which alone sets the order of the row's sums.
+inline constexpr int kNormThreadsMax = 1024;
+inline unsigned norm_threads(std::int64_t width) {
+    constexpr std::int64_t kValues = 4;  // of a thread, where the row is not very wide
+    const std::int64_t warps = (width + kValues * kWarp - 1) / (kValues * kWarp);
+    return static_cast<unsigned>(std::clamp<std::int64_t>(warps * kWarp, kWarp, kNormThreadsMax));
+}
+
+// Sum over the block, whose threads are whole warps: the same in all of them. `scratch` is shared
+// memory of a value a warp.
+__device__ inline float sum_of_block(float value, float* scratch) {
+    value = warp_sum(value);
+    if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = value;
+    __syncthreads();
+    float sum = 0.0f;
+    for (unsigned i = 0; i < blockDim.x / kWarp; ++i) sum += scratch[i];
+    __syncthreads();
+    return sum;
+}
+
 // store(c, v_c / sqrt(mean(v^2) + epsilon) * gain[c]) for the `width` values v_c = load(c), by a
-// block of kThreads threads; `held` is shared memory of `width` values. A column is loaded and
-// stored by the same thread.
-template <int kThreads, typename Load, typename Store>
+// block of norm_threads(width) threads; `held` is shared memory of `width` values. A column is
+// loaded and stored by the same thread.
+template <typename Load, typename Store>
 __device__ void norm_row(std::int64_t width, float epsilon, op::Gain gain, float* held, Load load,
                          Store store) {
-    __shared__ float sums[kThreads / kWarp];
+    __shared__ float sums[kNormThreadsMax / kWarp];
     float squares = 0.0f;
-    for (std::int64_t c = threadIdx.x; c < width; c += kThreads) {
+    for (std::int64_t c = threadIdx.x; c < width; c += blockDim.x) {
         const float value = load(c);
         held[c] = value;
         squares = __fmaf_rn(value, value, squares);
     }
-    const float inverse = inverse_rms(block_sum<kThreads>(squares, sums), width, epsilon);
-    for (std::int64_t c = threadIdx.x; c < width; c += kThreads) {
+    const float inverse = inverse_rms(sum_of_block(squares, sums), width, epsilon);
+    for (std::int64_t c = threadIdx.x; c < width; c += blockDim.x) {
         store(c, held[c] * inverse * gain[c]);
     }
 }

@@ -12,11 +12,9 @@
 namespace strata::cuda {
 namespace {
 
-constexpr int kNormThreads = 512;
-
 // normed[t, s] = norm of residual[t, s], after the block before is written into it. A block a
 // stream.
-__global__ void __launch_bounds__(kNormThreads)
+__global__ void __launch_bounds__(kNormThreadsMax)
     norm_streams(op::StreamRead args, MatrixView<float> normed) {
     follow_earlier_kernels();
     const std::int64_t t = blockIdx.y;
@@ -26,7 +24,7 @@ __global__ void __launch_bounds__(kNormThreads)
     float* to = normed.row(t) + s * width;
     const bool folds = !args.block_out.empty();
     const float inject = folds ? args.block_inject.row(t)[s] : 0.0f;
-    norm_row<kNormThreads>(
+    norm_row(
         width, args.epsilon, args.norm + s * width, reinterpret_cast<float*>(shared_bytes()),
         [&](std::int64_t c) {
             if (!folds) return stream[c];
@@ -91,10 +89,11 @@ void stream_read_stepwise(const op::StreamRead& args, Queue& queue) {
     const MatrixView<float> normed = queue.matrix(rows, args.residual.cols);
     const MatrixView<float> low = queue.matrix(rows, args.down.rows);
     const MatrixView<float> gate = queue.matrix(rows, args.residual.cols);
-    launch_dependent(queue,
-                     {dim3(static_cast<unsigned>(args.streams), static_cast<unsigned>(rows)),
-                      kNormThreads, static_cast<std::size_t>(args.x.cols) * sizeof(float)},
-                     norm_streams, args, normed);
+    launch_dependent(
+        queue,
+        {dim3(static_cast<unsigned>(args.streams), static_cast<unsigned>(rows)),
+         norm_threads(args.x.cols), static_cast<std::size_t>(args.x.cols) * sizeof(float)},
+        norm_streams, args, normed);
     const Product products[] = {{args.down, low}, {args.inject_weight, args.inject}};
     const bool injects = !args.inject_weight.empty();
     project(queue, normed, {products, injects ? 2u : 1u});
