@@ -3,15 +3,13 @@
 // differ.
 #include <algorithm>
 #include <array>
-#include <cstring>
 
+#include "backend/cpu/expert_panels.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/operand.h"
-#include "backend/cpu/pointwise.h"
 #include "backend/cpu/project.h"
 #include "backend/cpu/queue.h"
 #include "backend/cpu/route.h"
-#include "backend/cpu/vector.h"
 #include "base/check.h"
 
 namespace strata::cpu {
@@ -230,27 +228,6 @@ Hidden round_hidden(const Call& call, Queue& queue) {
     return tiles;
 }
 
-// One panel of the hidden values of `rows` rows, `stride` apart; `own` of the panel are wanted.
-struct GatePanel {
-    template <typename V>
-    STRATA_INLINE static void run(const float* gates, const float* ups, std::int64_t rows,
-                                  std::int64_t own, float* hidden, std::int64_t stride) {
-        for (std::int64_t m = 0; m < rows; ++m) {
-            float values[kPanelRows];
-#pragma GCC ivdep
-            for (int j = 0; j < kPanelRows; ++j) {
-                values[j] = silu(gates[m * kPanelRows + j]) * ups[m * kPanelRows + j];
-            }
-            float* to = hidden + m * stride;
-            if (own == kPanelRows) {
-                std::memcpy(to, values, sizeof(values));
-            } else {
-                std::copy_n(values, own, to);
-            }
-        }
-    }
-};
-
 // hidden = silu(gate . x) * (up . x) of a net's rows, for rows_together or fewer rows of its
 // matrices from `first` on.
 void expand(const Call& call, const Inputs& inputs, std::int64_t net, std::int64_t first,
@@ -281,26 +258,60 @@ std::int64_t row_cost(const Call& call, std::int64_t net) {
     return std::max(gate.row_bytes / 2, call.count(net) * gate.cols * 2 / rate) + 1;
 }
 
+// What the nets' matrices are divided into: a net's pieces and their work follow those of the nets
+// before it.
+struct Division {
+    std::int64_t* first_piece;  // [nets + 1]
+    std::int64_t* first_cost;   // [nets + 1]
+    std::int64_t nets;
+
+    // The first piece that starts with `cost` of all work done, or later.
+    std::int64_t piece_at(std::int64_t cost) const {
+        const std::int64_t net = place(first_cost, cost);
+        if (net == nets) return first_piece[nets];
+        const std::int64_t pieces = first_piece[net + 1] - first_piece[net];
+        const std::int64_t all = first_cost[net + 1] - first_cost[net];
+        return first_piece[net] + (cost - first_cost[net]) * pieces / all;
+    }
+    std::int64_t net_of(std::int64_t piece) const { return place(first_piece, piece); }
+
+    // The last net that starts with `at` or before; `nets` where all of them do.
+    std::int64_t place(const std::int64_t* starts, std::int64_t at) const {
+        const std::int64_t* all = starts;
+        return std::upper_bound(all, all + nets + 1, at) - all - 1;
+    }
+};
+
+Division divide(const Call& call, Queue& queue) {
+    const std::int64_t nets = call.nets();
+    const Division division{queue.take<std::int64_t>(nets + 1), queue.take<std::int64_t>(nets + 1),
+                            nets};
+    division.first_piece[0] = 0;
+    division.first_cost[0] = 0;
+    for (std::int64_t net = 0; net < nets; ++net) {
+        const std::int64_t rows = call.is_shared(net) ? call.shared_hidden.cols : call.hidden.cols;
+        const std::int64_t together = rows_together(call.count(net));
+        division.first_piece[net + 1] =
+            division.first_piece[net] + (rows + together - 1) / together;
+        division.first_cost[net + 1] = division.first_cost[net] + rows * row_cost(call, net);
+    }
+    return division;
+}
+
 void expand_all(const Call& call, const Inputs& inputs, Queue& queue,
                 const Workspaces& workspaces) {
-    const auto rows = [&](std::int64_t net) {
-        return call.is_shared(net) ? call.shared_hidden.cols : call.hidden.cols;
+    const Division division = divide(call, queue);
+    const std::int64_t cost = division.first_cost[division.nets];
+    const auto cut = [&](std::int64_t thread) {
+        return division.piece_at(cost * thread / queue.threads());
     };
-    std::int64_t all = 0;
-    for (std::int64_t net = 0; net < call.nets(); ++net) all += rows(net) * row_cost(call, net);
-    queue.split(all, 4, [&](std::int64_t begin, std::int64_t end, int thread) {
-        std::int64_t at = 0;
-        for (std::int64_t net = 0; net < call.nets(); ++net) {
-            const std::int64_t together = rows_together(call.count(net));
-            const std::int64_t cost = row_cost(call, net) * together;
-            for (std::int64_t first = 0; first < rows(net); first += together) {
-                const std::int64_t start = at + first / together * cost;
-                if (start < begin || start >= end) continue;
-                expand(call, inputs, net, first, queue.instructions(), workspaces.of(thread));
-            }
-            at += rows(net) * row_cost(call, net);
-        }
-    });
+    queue.share(division.first_piece[division.nets], 4 * cost, cut,
+                [&](std::int64_t piece, int thread) {
+                    const std::int64_t net = division.net_of(piece);
+                    const std::int64_t first =
+                        (piece - division.first_piece[net]) * rows_together(call.count(net));
+                    expand(call, inputs, net, first, queue.instructions(), workspaces.of(thread));
+                });
 }
 
 // Rows of y that are computed together: their sums of all members have to stay in a cache.
@@ -316,21 +327,6 @@ const float* sums_of(const Call& call, const float* sums, std::int64_t net, std:
     return sums + first * contract_rows(call.rows()) + place_of(i, call.count(net)) +
            (member - first) * kPanelRows;
 }
-
-// y[j] = the sum of share[s] * parts[s][j] over the k parts, then last_share * last[j].
-struct AddParts {
-    template <typename V>
-    STRATA_INLINE static void run(const float* const* parts, const float* share, std::int64_t k,
-                                  const float* last, float last_share, float* y) {
-        float sum[kPanelRows] = {};
-        for (std::int64_t s = 0; s < k; ++s) {
-#pragma GCC ivdep
-            for (int j = 0; j < kPanelRows; ++j) sum[j] += share[s] * parts[s][j];
-        }
-#pragma GCC ivdep
-        for (int j = 0; j < kPanelRows; ++j) y[j] = sum[j] + last_share * last[j];
-    }
-};
 
 // Row t of y: `count` values from row `i` of a piece on.
 void add_members(const Call& call, const float* sums, std::int64_t i, std::int64_t t,
@@ -463,12 +459,11 @@ void experts(const op::Experts& args, device::Queue& queue) {
     const std::int64_t pieces = (width + together - 1) / together;
     const std::int64_t cost =
         together * (call.members() * args.experts.hidden + call.shared_hidden.size());
-    own.split(pieces, cost, [&](std::int64_t begin, std::int64_t end, int thread) {
-        for (std::int64_t piece = begin; piece < end; ++piece) {
-            const std::int64_t first = piece * together;
-            contract(call, hidden, first, std::min(together, width - first), own.instructions(),
-                     workspaces.of(thread));
-        }
+    const auto cut = [&](std::int64_t thread) { return pieces * thread / own.threads(); };
+    own.share(pieces, pieces * cost, cut, [&](std::int64_t piece, int thread) {
+        const std::int64_t first = piece * together;
+        contract(call, hidden, first, std::min(together, width - first), own.instructions(),
+                 workspaces.of(thread));
     });
 }
 

@@ -1,9 +1,11 @@
-// Each thread takes a contiguous range of the rows of all weights, of as much work as the others'.
+// Each thread begins with a contiguous range of the rows of all weights, of as much work as the
+// others', as far as that is known.
 #include "backend/cpu/project.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 
 #include "backend/cpu/operand.h"
 #include "base/check.h"
@@ -57,7 +59,7 @@ Tasks make_tasks(Queue& queue, MatrixView<const float> x, std::initializer_list<
         task.rows = task.x.is_rounded()
                         ? rows_together(x.rows)
                         : std::min<std::int64_t>(rows_together(x.rows), kPackedPanel);
-        task.cost = task.rows * row_cost(one.weight, task.x);
+        task.cost = std::min(task.rows, one.weight.rows) * row_cost(one.weight, task.x);
         tasks.cost += task.pieces() * task.cost;
         ++tasks.count;
     }
@@ -109,14 +111,18 @@ void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Proj
         bytes = std::max(bytes, one.weight.row_bytes);
     }
     const Workspaces workspaces(queue, bytes, cols, rows_together(x.rows) * x.rows);
-    queue.split(tasks.cost, 4, [&](std::int64_t begin, std::int64_t end, int thread) {
-        for (int i = 0; i < tasks.count; ++i) {
-            const Task& task = tasks.all[static_cast<std::size_t>(i)];
-            const std::int64_t last = first_piece(task, end);
-            for (std::int64_t piece = first_piece(task, begin); piece < last; ++piece) {
-                run_piece(task, piece, queue.instructions(), workspaces.of(thread));
-            }
+    const std::span all_tasks(tasks.all.data(), static_cast<std::size_t>(tasks.count));
+    const auto cut = [&](std::int64_t thread) {
+        std::int64_t pieces = 0;
+        for (const Task& task : all_tasks) {
+            pieces += first_piece(task, tasks.cost * thread / queue.threads());
         }
+        return pieces;
+    };
+    queue.share(cut(queue.threads()), 4 * tasks.cost, cut, [&](std::int64_t piece, int thread) {
+        const Task* task = all_tasks.data();
+        for (; piece >= task->pieces(); ++task) piece -= task->pieces();
+        run_piece(*task, piece, queue.instructions(), workspaces.of(thread));
     });
 }
 

@@ -1,6 +1,7 @@
 // The CPU backend's queue: runs each op at once, on the threads that all queues of a device share.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -52,11 +53,21 @@ struct DeviceOptions {
     bool poison = false;
 };
 
+// Pieces of work that one thread begins with, in order, and that others help it with.
+struct alignas(64) Pieces {
+    std::atomic<std::int64_t> next = 0;
+    std::int64_t end = 0;
+};
+
 // What all queues of a device share. One parallel_for at a time, whichever queue asks.
 struct SharedPool {
     explicit SharedPool(const DeviceOptions& options)
-        : pool(options.threads), instructions(options.instructions), poison(options.poison) {}
+        : pool(options.threads),
+          pieces(static_cast<std::size_t>(pool.size())),
+          instructions(options.instructions),
+          poison(options.poison) {}
     ThreadPool pool;
+    std::vector<Pieces> pieces;  // of each thread
     const Instructions instructions;
     const bool poison;
     std::mutex mutex;
@@ -101,6 +112,34 @@ class Queue final : public device::Queue {
         }
         const std::lock_guard lock(shared_.mutex);
         shared_.pool.parallel_for(count, body);
+    }
+
+    // Runs body(piece, thread) for each piece of [0, count). Thread t begins with those from cut(t)
+    // up to cut(t + 1), which follow each other in memory, and then takes what others have not come
+    // to: what a piece takes, and what else the cores do, is not known. cut(0) = 0 and
+    // cut(threads()) = count; `cost` is that of all pieces, as for split.
+    template <typename Cut, typename Body>
+    void share(std::int64_t count, std::int64_t cost, const Cut& cut, const Body& body) {
+        const int all = threads();
+        if (all == 1 || count <= 1 || cost < kSplitCost) {
+            for (std::int64_t piece = 0; piece < count; ++piece) body(piece, 0);
+            return;
+        }
+        const std::lock_guard lock(shared_.mutex);
+        for (int t = 0; t < all; ++t) {
+            Pieces& own = shared_.pieces[static_cast<std::size_t>(t)];
+            own.next.store(cut(t), std::memory_order_relaxed);
+            own.end = cut(t + 1);
+        }
+        shared_.pool.parallel_for(all, [&](std::int64_t, std::int64_t, int thread) {
+            for (int i = 0; i < all; ++i) {
+                Pieces& from = shared_.pieces[static_cast<std::size_t>((thread + i) % all)];
+                const auto take = [&] { return from.next.fetch_add(1, std::memory_order_relaxed); };
+                for (std::int64_t piece = take(); piece < from.end; piece = take()) {
+                    body(piece, thread);
+                }
+            }
+        });
     }
 
   private:
