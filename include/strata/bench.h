@@ -16,8 +16,9 @@ namespace strata {
 // What the machine's memory and arithmetic reach on `threads` threads: the best of several passes.
 struct MachineRates {
     int threads = 0;
-    double read_bytes = 0;  // a second, of a buffer far larger than any cache
-    // Multiply-adds a second in registers, in the fastest instructions there are for products of
+    // A second, of a buffer far larger than any cache. On a GPU half of it is written: a copy.
+    double read_bytes = 0;
+    // 0 where it is not measured: on a GPU. Multiply-adds a second in registers, in the fastest instructions there are for products of
     // 8-bit numbers, of BF16 numbers, of F32 numbers.
     double i8_multiply_adds = 0;
     double bf16_multiply_adds = 0;

@@ -22,6 +22,7 @@ Result<ChosenBackend> choose_backend(const DeviceChoice& choice, int threads, co
         auto gpu = fitting_gpu(choice.number, fits);
         if (gpu.ok()) {
             chosen.backend = std::move(gpu).value();
+            chosen.gpu = true;
             return chosen;
         }
         if (!best) return gpu.error();

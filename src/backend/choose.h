@@ -12,6 +12,7 @@ namespace strata {
 
 struct ChosenBackend {
     Backend backend;
+    bool gpu = false;
     std::string note;  // why not a GPU, where one was looked for; else empty
 };
 

@@ -95,11 +95,11 @@ class DecodeRun {
 Result<DecodeBench> bench_decode(const DecodeBenchRequest& request, const BenchProgress& progress) {
     STRATA_TRY(check_request(request));
     STRATA_ASSIGN(Runner runner, Runner::load(request, kWindowMax));
-    STRATA_ASSIGN(MachineRates before, measure_machine(request.model.threads, request.small));
+    STRATA_ASSIGN(MachineRates before, runner.rates());
     DecodeRun run(runner, request);
     STRATA_TRY(run.run(progress));
     // The better of two moments: a bound is what the machine can do.
-    STRATA_ASSIGN(const MachineRates after, measure_machine(request.model.threads, request.small));
+    STRATA_ASSIGN(const MachineRates after, runner.rates());
     const MachineRates rates = bench::better(before, after);
     return DecodeBench{rates, runner.table_reads(), run.figures(rates)};
 }

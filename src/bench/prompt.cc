@@ -11,7 +11,7 @@ Result<PromptBench> bench_prompt(const PromptBenchRequest& request, const BenchP
                             INT32_MAX);
     }
     STRATA_ASSIGN(bench::Runner runner, bench::Runner::load(request, 1));
-    STRATA_ASSIGN(const MachineRates before, measure_machine(request.model.threads, request.small));
+    STRATA_ASSIGN(const MachineRates before, runner.rates());
     STRATA_ASSIGN(model::Sequence sequence,
                   runner.target().make_sequence(runner.sequence_options(request.tokens)));
     const std::vector<std::int32_t> tokens = runner.draw_tokens(request.tokens);
@@ -24,7 +24,7 @@ Result<PromptBench> bench_prompt(const PromptBenchRequest& request, const BenchP
         STRATA_TRY(runner.read_prompt(sequence, tokens, &measured, repeat == 0 ? nullptr : &ms));
         if (repeat > 0) measured.ms.push_back(ms);
     }
-    STRATA_ASSIGN(const MachineRates after, measure_machine(request.model.threads, request.small));
+    STRATA_ASSIGN(const MachineRates after, runner.rates());
     const MachineRates rates = bench::better(before, after);
     return PromptBench{rates, runner.table_reads(), measured.figure(rates)};
 }

@@ -7,6 +7,7 @@
 #include "backend/choose.h"
 #include "base/text.h"
 #include "bench/clock.h"
+#include "bench/device_rates.h"
 
 namespace strata::bench {
 namespace {
@@ -60,6 +61,7 @@ Result<Runner> Runner::load(const BenchOptions& options, std::int64_t rows_max) 
     const auto fits = [](std::uint64_t) { return Status(Ok{}); };
     STRATA_ASSIGN(ChosenBackend chosen, choose_backend(model.device, model.threads, fits));
     runner.backend_ = std::move(chosen.backend);
+    runner.gpu_ = chosen.gpu;
     STRATA_ASSIGN(
         runner.target_,
         model::Target::load(std::move(file), *runner.backend_.device, runner.backend_.ops,
@@ -137,6 +139,11 @@ Status Runner::read_prompt(model::Sequence& sequence, std::span<const std::int32
         measured->top_token = counted.top_token;
     }
     return Ok{};
+}
+
+Result<MachineRates> Runner::rates() {
+    if (gpu_) return measure_device(*backend_.device, options_.small);
+    return measure_machine(options_.model.threads, options_.small);
 }
 
 TableReads Runner::table_reads() const {

@@ -50,6 +50,9 @@ class Runner {
     Status step(model::Sequence& sequence, model::StepRequest request, Measured* counted,
                 std::uint64_t& checksum, double& ms);
 
+    // Of what the model runs on, measured now.
+    Result<MachineRates> rates();
+
     // Of all steps so far.
     TableReads table_reads() const;
 
@@ -57,6 +60,7 @@ class Runner {
     explicit Runner(const BenchOptions& options) : options_(options) {}
 
     BenchOptions options_;
+    bool gpu_ = false;
     op::CacheType cache_ = op::CacheType::f16;
     Backend backend_;
     std::unique_ptr<model::Target> target_;

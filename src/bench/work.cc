@@ -50,9 +50,11 @@ double Work::bytes_ms(const MachineRates& rates) const {
 }
 
 double Work::multiply_adds_ms(const MachineRates& rates) const {
-    return 1e3 * (multiply_adds.i8 / rates.i8_multiply_adds +
-                  multiply_adds.bf16 / rates.bf16_multiply_adds +
-                  multiply_adds.f32 / rates.f32_multiply_adds);
+    // A rate that was not measured bounds nothing.
+    const auto seconds = [](double count, double rate) { return rate > 0 ? count / rate : 0; };
+    return 1e3 * (seconds(multiply_adds.i8, rates.i8_multiply_adds) +
+                  seconds(multiply_adds.bf16, rates.bf16_multiply_adds) +
+                  seconds(multiply_adds.f32, rates.f32_multiply_adds));
 }
 
 WorkCount::WorkCount(const gguf::File& file, const model::Config& config, op::CacheType cache)

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "base/thread_pool.h"
 #include "convert/hf_config.h"
 #include "convert/metadata.h"
 #include "gguf/writer.h"
@@ -73,6 +74,9 @@ struct Pool {
     }
 };
 
+// Of blocks that are drawn before they are written.
+constexpr std::uint64_t kBatchBytes = std::uint64_t{32} << 20;
+
 class Filler {
   public:
     Filler(const SynthOptions& options, std::uint64_t total, gguf::Writer& writer)
@@ -108,16 +112,19 @@ class Filler {
     Status fill_blocks(const model::TensorSpec& spec, quant::Type type, std::uint64_t total) {
         const Pool& pool = pool_of(spec, type);
         const std::uint64_t stream = seed_of(options_.seed, spec.name);
-        const std::uint64_t step =
-            kPoolValues / static_cast<std::uint64_t>(quant::info(type).block);
+        const std::uint64_t step = kBatchBytes / pool.block_bytes;
         const std::uint64_t blocks = total / pool.block_bytes;
         for (std::uint64_t first = 0; first < blocks; first += step) {
             const std::uint64_t count = std::min(step, blocks - first);
             bytes_.resize(count * pool.block_bytes);
-            for (std::uint64_t i = 0; i < count; ++i) {
-                std::ranges::copy(pool.draw(mix(stream + first + i)),
-                                  bytes_.data() + i * pool.block_bytes);
-            }
+            threads_.parallel_for(static_cast<std::int64_t>(count),
+                                  [&](std::int64_t begin, std::int64_t end, int) {
+                                      for (auto i = static_cast<std::uint64_t>(begin);
+                                           i < static_cast<std::uint64_t>(end); ++i) {
+                                          std::ranges::copy(pool.draw(mix(stream + first + i)),
+                                                            bytes_.data() + i * pool.block_bytes);
+                                      }
+                                  });
             STRATA_TRY(write(bytes_));
         }
         return Ok{};
@@ -149,6 +156,7 @@ class Filler {
     const SynthOptions& options_;
     gguf::Writer& writer_;
     std::map<std::pair<quant::Type, std::uint64_t>, Pool> pools_;
+    ThreadPool threads_{available_threads()};
     std::vector<std::byte> bytes_;
     std::uint64_t done_ = 0;
     std::uint64_t total_;
