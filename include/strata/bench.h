@@ -150,6 +150,7 @@ struct OpFigure {
 };
 
 struct OpBenchRequest {
+    DeviceChoice device = {DeviceChoice::Kind::cpu};
     int threads = 0;     // 0: all cores
     std::string filter;  // a part of the names wanted
     std::int64_t repeats = kBenchRepeats;

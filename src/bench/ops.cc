@@ -1,6 +1,8 @@
 // Single ops, timed.
+#include "backend/choose.h"
 #include "base/text.h"
 #include "bench/clock.h"
+#include "bench/device_rates.h"
 #include "bench/mixed.h"
 #include "bench/op/cases.h"
 
@@ -25,20 +27,24 @@ namespace {
 // Calls of one repeat: enough for the clock.
 constexpr double kRepeatSeconds = 0.02;
 
-OpFigure time_case(const OpFamily& family, const OpCase& one, std::int64_t rows,
-                   std::int64_t repeats) {
+// Cases of a GPU that take turns: together larger than its cache.
+constexpr int kGpuCases = 4;
+
+OpFigure time_cases(const OpFamily& family, const std::vector<OpCase>& cases, std::int64_t rows,
+                    std::int64_t repeats) {
+    const OpCase& one = cases.front();
     OpFigure figure;
     figure.name = family.name;
     figure.rows = rows;
     const auto run = [&](std::int64_t calls) {
         const Clock clock;
         for (std::int64_t i = 0; i < calls; ++i) {
-            one.run();
-            one.bed->queue().wait();
+            cases[static_cast<std::size_t>(i) % cases.size()].run();
         }
+        for (const OpCase& each : cases) each.bed->queue().wait();
         return clock.seconds();
     };
-    run(1);
+    run(std::ssize(cases));
     figure.checksum = checksum_of(one);
     figure.bytes = one.bytes();
     const double seconds = run(1);
@@ -59,7 +65,15 @@ Result<OpBench> bench_ops(const OpBenchRequest& request, const BenchProgress& pr
         return STRATA_ERROR(request.repeats, " repeats were asked for, wanted at least 1");
     }
     OpBench out;
-    STRATA_ASSIGN(out.machine, measure_machine(request.threads, request.small));
+    const auto fits = [](std::uint64_t) { return Status(Ok{}); };
+    STRATA_ASSIGN(ChosenBackend chosen, choose_backend(request.device, request.threads, fits));
+    if (chosen.gpu) {
+        STRATA_ASSIGN(out.machine, bench::measure_device(*chosen.backend.device, request.small));
+    } else {
+        STRATA_ASSIGN(out.machine, measure_machine(request.threads, request.small));
+    }
+    bench::OpOptions options{request.small, request.threads};
+    if (chosen.gpu) options.backend = &chosen.backend;
     const auto families = bench::op_families();
     std::int64_t done = 0;
     for (const bench::OpFamily& family : families) {
@@ -69,8 +83,11 @@ Result<OpBench> bench_ops(const OpBenchRequest& request, const BenchProgress& pr
                 return bench::ended();
             }
             if (!wanted || (request.small && rows > 4)) continue;
-            const bench::OpCase one = family.make({request.small, request.threads}, rows);
-            OpFigure figure = bench::time_case(family, one, rows, request.repeats);
+            std::vector<bench::OpCase> cases;
+            for (int i = 0; i < (chosen.gpu ? bench::kGpuCases : 1); ++i) {
+                cases.push_back(family.make(options, rows));
+            }
+            OpFigure figure = bench::time_cases(family, cases, rows, request.repeats);
             figure.floor_ms = 1e3 * figure.bytes / out.machine.read_bytes;
             out.ops.push_back(figure);
         }

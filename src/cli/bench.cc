@@ -225,6 +225,7 @@ Json object(const OpFigure& figure) {
 
 Status run_ops(const Bench& options) {
     OpBenchRequest request;
+    request.device = options.model.device;
     request.threads = static_cast<int>(options.model.threads);
     request.filter = options.filter;
     request.repeats = options.repeats;
@@ -299,6 +300,7 @@ Run add_load(Options& options) {
 Run add_op(Options& options) {
     const auto to = std::make_shared<Bench>();
     options.text("--filter", "TEXT", &to->filter, "Only ops with this in their name");
+    add_device_option(options, &to->model);
     options.integer("-t,--threads", {1, kThreadsMax}, &to->model.threads,
                     "Threads to compute with (default: all cores that the process may use)");
     options.integer("--repeats", {1, 100000}, &to->repeats,

@@ -33,12 +33,16 @@ Status read_device(const std::string& text, DeviceChoice& device) {
 
 }  // namespace
 
-void add_computing_options(Options& options, ModelOptions* to) {
+void add_device_option(Options& options, ModelOptions* to) {
     options.parsed(
         "--device", "auto|cpu|cuda|cuda:N",
         [to](const std::string& text) { return read_device(text, to->device); },
         "What to compute on: a CUDA device of this number, the CPU, or the first CUDA "
         "device if there is one and the model fits there (default: auto)");
+}
+
+void add_computing_options(Options& options, ModelOptions* to) {
+    add_device_option(options, to);
     options.integer("-t,--threads", {1, kThreadsMax}, &to->threads,
                     "Threads to compute with; the output does not depend on it (default: all "
                     "cores that the process may use)");

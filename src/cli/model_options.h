@@ -29,6 +29,7 @@ void add_model_options(Options& options, ModelOptions* to);
 
 // Its parts but for --context, which not every command takes for the same.
 void add_model_option(Options& options, ModelOptions* to);
+void add_device_option(Options& options, ModelOptions* to);
 void add_computing_options(Options& options, ModelOptions* to);
 
 EngineOptions engine_options(const ModelOptions& options);

@@ -12,6 +12,7 @@ namespace strata::bench {
 namespace {
 
 Backend make_backend(const OpOptions& options) {
+    if (options.backend != nullptr) return {};
     auto backend = make_cpu_backend({.threads = options.threads});
     STRATA_CHECK(backend.ok());
     return std::move(backend).value();
@@ -26,7 +27,8 @@ std::uint64_t state_of(std::string_view seed) {
 }  // namespace
 
 Bed::Bed(const OpOptions& options, std::string_view seed)
-    : backend_(make_backend(options)),
+    : own_(make_backend(options)),
+      backend_(options.backend == nullptr ? own_ : *options.backend),
       queue_(backend_.device->make_queue()),
       state_(state_of(seed)) {}
 
@@ -62,7 +64,7 @@ float* Bed::zeros(std::int64_t n) {
     return reinterpret_cast<float*>(allocate(static_cast<std::size_t>(n) * sizeof(float)));
 }
 
-op::Weight Bed::weight(quant::Type type, std::int64_t rows, std::int64_t cols) {
+std::vector<std::byte> Bed::stored_rows(quant::Type type, std::int64_t rows, std::int64_t cols) {
     constexpr std::int64_t kRandomRows = 16;
     // So that a product keeps the size of its input.
     const double most = 1 / std::sqrt(static_cast<double>(cols));
@@ -76,7 +78,20 @@ op::Weight Bed::weight(quant::Type type, std::int64_t rows, std::int64_t cols) {
     for (std::size_t at = 0; at < all.size(); at += piece.size()) {
         std::memcpy(all.data() + at, piece.data(), std::min(piece.size(), all.size() - at));
     }
-    return {upload(all), type, rows, cols, row_bytes};
+    return all;
+}
+
+op::Weight Bed::table(quant::Type type, std::int64_t rows, std::int64_t cols) {
+    const std::vector<std::byte> all = stored_rows(type, rows, cols);
+    return {upload(all), type, rows, cols, std::ssize(all) / rows};
+}
+
+op::Weight Bed::weight(quant::Type type, std::int64_t rows, std::int64_t cols) {
+    stored_.push_back(stored_rows(type, rows, cols));
+    const std::vector<std::byte>& all = stored_.back();
+    auto data = backend_.device->resident_matrix(all, type, cols);
+    STRATA_CHECK(data.ok());
+    return {*data, type, rows, cols, std::ssize(all) / rows};
 }
 
 double bytes_of(std::initializer_list<op::Weight> weights) {

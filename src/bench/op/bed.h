@@ -14,8 +14,9 @@
 namespace strata::bench {
 
 struct OpOptions {
-    bool smoke = false;  // tiny sizes, so that benchmarks cannot rot
-    int threads = 0;     // 0: all cores
+    bool smoke = false;          // tiny sizes, so that benchmarks cannot rot
+    int threads = 0;             // 0: all cores
+    Backend* backend = nullptr;  // null: a CPU backend of its own, with these threads
 };
 
 // Lives as long as what it handed out is used.
@@ -32,8 +33,10 @@ class Bed {
     MatrixView<float> matrix(std::int64_t rows, std::int64_t cols) {
         return {floats(rows * cols), rows, cols};
     }
-    // Some random rows, again and again: what is read counts, not what it says.
+    // Some random rows, again and again: what is read counts, not what it says. As the device's
+    // kernels expect a matrix to lie, or as a table is stored.
     op::Weight weight(quant::Type type, std::int64_t rows, std::int64_t cols);
+    op::Weight table(quant::Type type, std::int64_t rows, std::int64_t cols);
 
     template <typename T>
     const T* upload(const std::vector<T>& values) {
@@ -54,7 +57,11 @@ class Bed {
     std::byte* allocate(std::size_t bytes);
     std::vector<float> random(std::int64_t n, double low, double high);
 
-    Backend backend_;
+    std::vector<std::byte> stored_rows(quant::Type type, std::int64_t rows, std::int64_t cols);
+
+    Backend own_;
+    const Backend& backend_;
+    std::vector<std::vector<std::byte>> stored_;  // weights that the device reads in host memory
     std::unique_ptr<device::Queue> queue_;
     std::vector<device::Buffer> buffers_;
     std::uint64_t state_;

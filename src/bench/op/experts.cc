@@ -28,12 +28,14 @@ const std::byte* const* addresses(Bed& bed, const op::Weight& all, std::int64_t 
 
 OpCase experts(const OpOptions& options, std::int64_t rows) {
     const Sizes size = sizes(options);
-    const quant::Type type = quant::Type::q4_0;
+    // Those of the largest file that a bench makes, where a row holds their blocks.
+    const quant::Type type = options.smoke ? quant::Type::q4_0 : quant::Type::iq3_xxs;
+    const quant::Type down_type = options.smoke ? quant::Type::q4_0 : quant::Type::q2_0;
     const auto own = std::make_shared<Bed>(options, "experts");
     Bed& bed = *own;
     const op::Weight gate = bed.weight(type, size.experts * size.hidden, size.width);
     const op::Weight up = bed.weight(type, size.experts * size.hidden, size.width);
-    const op::Weight down = bed.weight(type, size.experts * size.width, size.hidden);
+    const op::Weight down = bed.weight(down_type, size.experts * size.width, size.hidden);
     const std::vector<std::int32_t> unset(static_cast<std::size_t>(rows * size.active));
     op::Experts args;
     args.x = bed.matrix(rows, size.width);
@@ -45,7 +47,7 @@ OpCase experts(const OpOptions& options, std::int64_t rows) {
                     addresses(bed, down, size.experts),
                     type,
                     type,
-                    type,
+                    down_type,
                     size.experts,
                     size.hidden};
     args.shared_scale = bed.weight(quant::Type::bf16, 1, size.width);

@@ -65,7 +65,7 @@ OpCase mtp_fuse(const OpOptions& options, std::int64_t rows) {
     const std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows), 7);
     op::MtpFuse args;
     args.tokens = {bed.upload(tokens), rows};
-    args.table = bed.weight(quant::Type::q8_0, 100, size.width);
+    args.table = bed.table(quant::Type::q8_0, 100, size.width);
     args.residual = bed.matrix(rows, kStreams * size.width);
     args.fuse = bed.weight(quant::Type::q8_0, size.width, 2 * size.width);
     args.norm_embedding = bed.floats(size.width, 0.5, 1.5);
