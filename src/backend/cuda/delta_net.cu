@@ -21,6 +21,38 @@ void check(const op::DeltaShape& shape) {
 // Past the bound the difference of log(1 + e^x) from x is under half a unit in the last place.
 __device__ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
+// Whether value head h answers for what its key head leaves.
+__device__ bool owns_key(const op::DeltaShape& shape, op::HeadOrder order, int h) {
+    if (order == op::HeadOrder::tiled) return h < shape.key_heads;
+    return h % (shape.value_heads / shape.key_heads) == 0;
+}
+
+// to = the last rows of (from ++ u[0 .. rows)), of the channels that value head h answers for. A
+// thread walks down a channel, so that `to` may be `from` where nobody else reads it.
+template <int kThreads>
+__device__ void keep_history(const op::DeltaShape& shape, op::HeadOrder order, int h,
+                             const float* from, float* to, MatrixView<const float> u,
+                             std::int64_t rows) {
+    const int kept = shape.kernel - 1;
+    const auto keep = [&](std::int64_t first, int count) {
+        for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
+            const std::int64_t channel = first + i;
+            for (std::int64_t r = 0; r < kept; ++r) {
+                const std::int64_t row = r + rows;
+                to[r * u.cols + channel] =
+                    row < kept ? from[row * u.cols + channel] : u.row(row - kept)[channel];
+            }
+        }
+    };
+    const std::int64_t key = delta_key_head(shape, order, h) * shape.key_dim;
+    const std::int64_t keys = std::int64_t{shape.key_heads} * shape.key_dim;
+    if (owns_key(shape, order, h)) {
+        keep(key, shape.key_dim);
+        keep(keys + key, shape.key_dim);
+    }
+    keep(2 * keys + std::int64_t{h} * shape.value_dim, shape.value_dim);
+}
+
 // Rows that come from the products of DeltaNet.
 struct Projected {
     op::DeltaNet args;
@@ -57,32 +89,13 @@ struct Projected {
         }
     }
 
-    // The rows to.history ends with, of some channels.
-    template <int kThreads>
-    __device__ void keep(std::int64_t first_channel, int count) const {
-        const int kept = args.shape.kernel - 1;
-        for (int i = static_cast<int>(threadIdx.x); i < kept * count; i += kThreads) {
-            const std::int64_t row = i / count + u.rows;  // of history ++ u
-            const std::int64_t channel = first_channel + i % count;
-            args.to.history[i / count * u.cols + channel] =
-                row < kept ? args.from.history[row * u.cols + channel] : u.row(row - kept)[channel];
-        }
-    }
-
-    // Whether value head h answers for what its key head leaves.
-    __device__ bool owns_key(int h) const {
-        const op::DeltaShape& s = args.shape;
-        if (args.order == op::HeadOrder::tiled) return h < s.key_heads;
-        return h % (s.value_heads / s.key_heads) == 0;
-    }
-
     template <int kThreads>
     __device__ void load(const DeltaTile& tile, int h, std::int64_t first, int rows) const {
         const op::DeltaShape& s = args.shape;
         const std::int64_t key = delta_key_head(s, args.order, h) * s.key_dim;
         const std::int64_t keys = std::int64_t{s.key_heads} * s.key_dim;
         const bool traces = !args.trace.convolved.empty();
-        const bool traces_key = traces && owns_key(h);
+        const bool traces_key = traces && owns_key(args.shape, args.order, h);
         fill<kThreads>(tile.q, first, rows, key, s.key_dim, traces_key);
         fill<kThreads>(tile.k, first, rows, keys + key, s.key_dim, traces_key);
         fill<kThreads>(tile.v, first, rows, 2 * keys + std::int64_t{h} * s.value_dim, s.value_dim,
@@ -119,14 +132,8 @@ struct Projected {
     template <int kThreads>
     __device__ void end(int h) const {
         if (args.to.history == args.from.history) return;  // others still read it
-        const op::DeltaShape& s = args.shape;
-        const std::int64_t key = delta_key_head(s, args.order, h) * s.key_dim;
-        const std::int64_t keys = std::int64_t{s.key_heads} * s.key_dim;
-        if (owns_key(h)) {
-            keep<kThreads>(key, s.key_dim);
-            keep<kThreads>(keys + key, s.key_dim);
-        }
-        keep<kThreads>(2 * keys + std::int64_t{h} * s.value_dim, s.value_dim);
+        keep_history<kThreads>(args.shape, args.order, h, args.from.history, args.to.history, u,
+                               u.rows);
     }
 };
 
@@ -159,7 +166,10 @@ struct Traced {
     template <int kThreads>
     __device__ void store(const DeltaTile&, int, std::int64_t, int) const {}
     template <int kThreads>
-    __device__ void end(int) const {}
+    __device__ void end(int h) const {
+        keep_history<kThreads>(args.shape, args.order, h, args.state.history, args.state.history,
+                               args.trace.projected, args.rows);
+    }
 };
 
 // Takes the memory of head blockIdx.x through `count` rows.
@@ -247,9 +257,6 @@ void delta_replay(const op::DeltaReplay& args, device::Queue& queue) {
     STRATA_CHECK(args.trace.projected.cols == shape.channels());
     if (args.rows == 0) return;
     launch_heads<false>(own, Traced{args}, shape, args.rows, args.state.memory, args.state.memory);
-    advance_history(own, args.state.history,
-                    {args.state.history, shape.kernel - 1, shape.channels()}, args.trace.projected,
-                    args.rows);
 }
 
 }  // namespace strata::cuda
