@@ -19,7 +19,7 @@ constexpr double kExpectedWindows = 2;
 constexpr std::int64_t kFirstTries = 3;
 constexpr std::int64_t kFirstChain = 2;
 // What trying a drafter that is not the best may lose, of the time since its last try.
-constexpr double kTryLoss = 0.002;
+constexpr double kTryLoss = 0.001;
 // What its windows count for after each window of another drafter, and by how much a drafter is
 // taken to be better than it seemed, over the root of the windows that are known of it: of two that
 // are nearly as good the one that had bad luck gets another chance.
@@ -30,7 +30,7 @@ constexpr double kUnseen = 0.99;
 // Plain windows that the rate of late begins with.
 constexpr double kRateWindows = 1;
 // What an earlier text counts for in the next.
-constexpr double kFade = 0.3;
+constexpr double kFade = 0.6;
 // Of another row of a verify window, in windows of one row: experts are read row by row.
 constexpr double kVerifySlope = 0.3;
 

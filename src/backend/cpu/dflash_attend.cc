@@ -3,17 +3,57 @@
 // work. What a query gets depends on neither.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "backend/cpu/cache.h"
 #include "backend/cpu/dflash.h"
 #include "backend/cpu/pointwise.h"
 #include "backend/cpu/product.h"
+#include "backend/cpu/vector.h"
 
 namespace strata::cpu {
 namespace {
 
-// Cells that are converted together.
+// Cells that are converted together, and the lanes that their scores are summed in.
 constexpr std::int64_t kCellTile = 16;
+static_assert(kCellTile == kLanes);
+
+// Scores of queries and a tile of keys, [d, kCellTile]: a lane a key, so that no sum crosses lanes.
+// Each is summed value after value, whatever else is computed with it.
+struct TileScores {
+    template <typename V>
+    STRATA_INLINE static void run(const float* queries, std::int64_t count, std::int64_t d,
+                                  const float* keys, std::int64_t keys_count, float* out,
+                                  std::int64_t step) {
+        std::int64_t q = 0;
+        for (; q + 4 <= count; q += 4) {
+            some<V, 4>(queries + q * d, d, keys, keys_count, out + q * step, step);
+        }
+        for (; q < count; ++q) {
+            some<V, 1>(queries + q * d, d, keys, keys_count, out + q * step, step);
+        }
+    }
+
+    template <typename V, int Q>
+    STRATA_INLINE static void some(const float* queries, std::int64_t d, const float* keys,
+                                   std::int64_t keys_count, float* out, std::int64_t step) {
+        constexpr int kParts = kLanes / kVectorWidth<V>;
+        V sum[Q][kParts] = {};
+        for (std::int64_t i = 0; i < d; ++i) {
+#pragma GCC unroll 4
+            for (int part = 0; part < kParts; ++part) {
+                V key;
+                load_vector(keys + i * kLanes + part * kVectorWidth<V>, key);
+#pragma GCC unroll 4
+                for (int q = 0; q < Q; ++q) sum[q][part] += queries[q * d + i] * key;
+            }
+        }
+        for (int q = 0; q < Q; ++q) {
+            std::memcpy(out + q * step, sum[q],
+                        static_cast<std::size_t>(keys_count) * sizeof(float));
+        }
+    }
+};
 
 // What all rows see of the cells, by position; each row sees an end piece of it.
 struct Visible {
@@ -26,6 +66,7 @@ struct Visible {
 struct Scratch {
     float* queries = nullptr;  // [queries of a unit, d]
     float* cells = nullptr;    // [kCellTile, d]
+    float* turned = nullptr;   // [d, kCellTile]
     float* scores = nullptr;   // [queries of a unit, most]
     std::int64_t most = 0;     // visible cells and block rows
 };
@@ -108,6 +149,21 @@ void weigh(const Call& call, std::int64_t i, float* scores) {
     for (std::int64_t j = 0; j < count; ++j) scores[begin + j] *= inverse;
 }
 
+// Of the scratch's queries and at most some tiles of keys.
+void score(const Call& call, const Rows& keys, std::int64_t queries, const Scratch& scratch,
+           float* scores) {
+    const std::int64_t d = call.head_dim();
+    for (std::int64_t first = 0; first < keys.count; first += kCellTile) {
+        const std::int64_t count = std::min(kCellTile, keys.count - first);
+        for (std::int64_t k = 0; k < count; ++k) {
+            const float* key = keys.row(first + k);
+            for (std::int64_t i = 0; i < d; ++i) scratch.turned[i * kCellTile + k] = key[i];
+        }
+        run_kernel<TileScores>(call.instructions, scratch.queries, queries, d, scratch.turned,
+                               count, scores + first, scratch.most);
+    }
+}
+
 // Queries from .. from+count-1 of a key head.
 void attend_unit(const Call& call, std::int64_t kv_head, std::int64_t from, std::int64_t count,
                  const Scratch& scratch) {
@@ -116,10 +172,9 @@ void attend_unit(const Call& call, std::int64_t kv_head, std::int64_t from, std:
         std::copy_n(call.rows.query.data + call.query_at(from + q, kv_head), d,
                     scratch.queries + q * d);
     }
-    const Rows queries{.data = scratch.queries, .stride = d, .count = count};
     for_tiles(call, call.layer.cells.keys, call.rows.key, kv_head, scratch,
               [&](std::int64_t first, const Rows& keys) {
-                  products(queries, keys, d, scratch.scores + first, scratch.most, 1);
+                  score(call, keys, count, scratch, scratch.scores + first);
               });
     for (std::int64_t q = 0; q < count; ++q) {
         weigh(call, (from + q) / call.group, scratch.scores + q * scratch.most);
@@ -154,11 +209,13 @@ void dflash_attend(const op::DflashBlock& args, const op::DflashLayer& layer, Qu
     const std::int64_t step = (queries + parts - 1) / parts;
     const MatrixView<float> own_queries = queue.matrix(queue.threads(), step * d);
     const MatrixView<float> cells = queue.matrix(queue.threads(), kCellTile * d);
+    const MatrixView<float> turned = queue.matrix(queue.threads(), kCellTile * d);
     const MatrixView<float> scores = queue.matrix(queue.threads(), step * most);
+    std::fill_n(turned.data, turned.size(), 0.0f);
     queue.split(kv_heads * parts, 2 * step * most * d,
                 [&](std::int64_t begin, std::int64_t end, int thread) {
                     const Scratch scratch{own_queries.row(thread), cells.row(thread),
-                                          scores.row(thread), most};
+                                          turned.row(thread), scores.row(thread), most};
                     for (std::int64_t unit = begin; unit < end; ++unit) {
                         const std::int64_t from = unit % parts * step;
                         const std::int64_t count = std::min(step, queries - from);
