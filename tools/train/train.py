@@ -21,6 +21,7 @@ from config import Config
 from data import Windows
 from model import Model
 from muon import optimizers
+from saved_run import SavedRun
 
 WARMUP, DENSE_UNTIL, DECAY_FROM, QUANTIZE_FROM = 0.01, 0.12, 0.4, 0.85
 BALANCE, INDEX, MTP_SECOND = 0.01, 0.1, 0.5
@@ -58,51 +59,22 @@ def losses(model, ids, second, head=head_loss):
     return total + BALANCE * balance + INDEX * index, parts
 
 
-class Run:
+class Run(SavedRun):
     """Model, optimizers, step and progress of one training run, and its folder."""
 
     def __init__(self, args, config):
-        self.args, self.folder = args, Path(args.run)
-        for folder in filter(None, [args.run, args.out]):
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.args = args
+        device = "cuda" if torch.cuda.is_available() else "cpu"
         self.model = Model(config)
         self.model.initialize(args.seed)
-        self.model.to(self.device)
-        self.model.dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
-        self.optimizers = optimizers(self.model, args.muon_lr)
-        self.step, self.progress = 0, 0.0
+        self.model.to(device)
+        self.model.dtype = torch.bfloat16 if device == "cuda" else torch.float32
+        folders = [folder for folder in (args.run, args.out) if folder]
+        super().__init__(self.model, optimizers(self.model, args.muon_lr), device, folders)
         if args.parts:
             ship.read_parts(self.model, args.parts)
             self.progress, self.step = args.parts_progress, args.parts_step
-        if (self.folder / "state.pt").exists():
-            self.restore()
-
-    def save(self):
-        torch.save(
-            {
-                "model": self.model.state_dict(),
-                "optimizers": [o.state_dict() for o in self.optimizers],
-                "step": self.step,
-                "progress": self.progress,
-            },
-            self.folder / "state.tmp",
-        )
-        (self.folder / "state.tmp").rename(self.folder / "state.pt")
-
-    def restore(self):
-        state = torch.load(self.folder / "state.pt", map_location=self.device)
-        self.model.load_state_dict(state["model"])
-        for optimizer, saved in zip(self.optimizers, state["optimizers"]):
-            optimizer.load_state_dict(saved)
-        self.step, self.progress = state["step"], state["progress"]
-
-    def log(self, **values):
-        line = json.dumps({"step": self.step, "progress": round(self.progress, 4), **values})
-        print(line, flush=True)
-        for folder in filter(None, [self.folder, self.args.out]):
-            with open(Path(folder) / "log.jsonl", "a") as f:
-                f.write(line + "\n")
+        self.restore()
 
     def set_schedule(self):
         for optimizer in self.optimizers:

@@ -11,7 +11,6 @@ import dataclasses
 import json
 import math
 import time
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +21,7 @@ import dflash2
 import features
 import texts as own
 from muon import Muon
+from saved_run import SavedRun
 
 ADAM_RATE, CODEBOOK_RATE = 2e-3, 4e-3
 
@@ -126,42 +126,16 @@ def block_loss(model, recipe, taps, ids, last, anchors, real, sizes):
     return ce + recipe.alpha * selector, ce, selector, (covered * weight).sum() / total
 
 
-class Run:
+class Run(SavedRun):
     """Model, optimizers, step and progress of one training run, and its folder."""
 
     def __init__(self, model, recipe, folder, device, seed=0):
-        self.folder, self.recipe, self.device, self.seed = Path(folder), recipe, device, seed
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.recipe, self.seed = recipe, seed
         self.model = model.to(device)
         self.model.dtype = torch.bfloat16 if torch.device(device).type == "cuda" else torch.float32
-        self.optimizers = optimizers(self.model, recipe)
-        self.step, self.progress = 0, 0.0
+        super().__init__(self.model, optimizers(self.model, recipe), device, [folder])
         self.loss = block_loss
-        if (self.folder / "state.pt").exists():
-            self.restore()
-
-    def save(self):
-        state = {
-            "model": self.model.state_dict(),
-            "optimizers": [o.state_dict() for o in self.optimizers],
-            "step": self.step,
-            "progress": self.progress,
-        }
-        torch.save(state, self.folder / "state.tmp")
-        (self.folder / "state.tmp").rename(self.folder / "state.pt")
-
-    def restore(self):
-        state = torch.load(self.folder / "state.pt", map_location=self.device)
-        self.model.load_state_dict(state["model"])
-        for optimizer, saved in zip(self.optimizers, state["optimizers"]):
-            optimizer.load_state_dict(saved)
-        self.step, self.progress = state["step"], state["progress"]
-
-    def log(self, **values):
-        line = json.dumps({"step": self.step, "progress": round(self.progress, 4), **values})
-        print(line, flush=True)
-        with open(self.folder / "log.jsonl", "a") as f:
-            f.write(line + "\n")
+        self.restore()
 
     def one_step(self, pools):
         """Batch and anchors depend on seed and step alone, so going on is exact. Each step takes

@@ -8,7 +8,6 @@ Called again with the same --run it goes on from state.pt.
 """
 
 import argparse
-import json
 import shutil
 import time
 from pathlib import Path
@@ -23,6 +22,7 @@ import texts as own
 from attention import rope_tables, rotate
 from model import write
 from muon import optimizers
+from saved_run import SavedRun
 
 WEIGHTS = (1.0, 0.7, 0.5)  # of the first, second and third guess
 
@@ -138,38 +138,17 @@ def chain_acceptance(model, texts, depth=3, points=6, batch=32):
     return {"accepted": [round(h / max(1, tried), 4) for h in hits], "contexts": tried}
 
 
-class Run:
+class Run(SavedRun):
+    key = "mtp"
+
     def __init__(self, model, folder, rate, device):
-        self.model, self.folder = model, Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.model = model
         model.requires_grad_(False)
         model.mtp.requires_grad_(True)
         model.train()
         model.quantized.fill_(1.0)  # the shipped file keeps its experts in Q4_0
-        self.optimizers = optimizers(model.mtp, 0.02 * rate, rate)
-        self.step, self.progress, self.device = 0, 0.0, device
-        if (self.folder / "state.pt").exists():
-            state = torch.load(self.folder / "state.pt", map_location=device)
-            model.mtp.load_state_dict(state["mtp"])
-            for optimizer, saved in zip(self.optimizers, state["optimizers"]):
-                optimizer.load_state_dict(saved)
-            self.step, self.progress = state["step"], state["progress"]
-
-    def save(self):
-        state = {
-            "mtp": self.model.mtp.state_dict(),
-            "optimizers": [o.state_dict() for o in self.optimizers],
-            "step": self.step,
-            "progress": self.progress,
-        }
-        torch.save(state, self.folder / "state.tmp")
-        (self.folder / "state.tmp").rename(self.folder / "state.pt")
-
-    def log(self, **values):
-        line = json.dumps({"step": self.step, "progress": round(self.progress, 4), **values})
-        print(line, flush=True)
-        with open(self.folder / "log.jsonl", "a") as f:
-            f.write(line + "\n")
+        super().__init__(model.mtp, optimizers(model.mtp, 0.02 * rate, rate), device, [folder])
+        self.restore()
 
 
 def train(run, data, held, seconds, steps=None, batch=32, depth=3, seed=0, eval_every=45):
