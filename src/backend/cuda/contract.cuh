@@ -54,8 +54,7 @@ __device__ inline void fill_panel(const Part& part, const Panel& panel, const st
 
 __global__ void __launch_bounds__(kProductThreads, 1)
     contraction_kernel(const __grid_constant__ Contraction args) {
-    wait_for_earlier_kernels();
-    let_later_kernel_begin();
+    follow_earlier_kernels();
     const auto all = static_cast<int>(args.y.cols);
     const auto begin = static_cast<int>(std::int64_t{all} * blockIdx.x / gridDim.x);
     const auto end = static_cast<int>(std::int64_t{all} * (blockIdx.x + 1) / gridDim.x);

@@ -67,6 +67,17 @@ __device__ inline void follow_earlier_kernels() {
     wait_for_earlier_kernels();
 }
 
+inline constexpr int kLineBytes = 128;  // of the caches
+
+// Has the line at this address brought to the device's cache.
+__device__ inline void prefetch(const std::byte* address) {
+#ifdef __CUDACC__
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+#else
+    static_cast<void>(address);
+#endif
+}
+
 // The same value in every lane, the sums always in the same order.
 __device__ inline float warp_sum(float value) {
     for (int by = kWarp / 2; by > 0; by /= 2) value += __shfl_xor_sync(kAllLanes, value, by);

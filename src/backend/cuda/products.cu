@@ -21,8 +21,7 @@ constexpr int kRoundThreads = 256;
 
 __global__ void __launch_bounds__(kRoundThreads)
     make_rows_kernel(InputRows x, int rows, int group, std::byte* to) {
-    wait_for_earlier_kernels();
-    let_later_kernel_begin();
+    follow_earlier_kernels();
     const int warp = static_cast<int>(blockIdx.x * kRoundThreads + threadIdx.x) / kWarp;
     make_operand(x, rows, group, warp, static_cast<int>(gridDim.x) * kRoundThreads / kWarp, to);
 }

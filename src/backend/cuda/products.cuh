@@ -90,14 +90,38 @@ __device__ void run_task(const Products& all, const Part& part, int task, const 
         own.x_rows = part.first == nullptr ? nullptr : part.x_row + m;
         if (part.first == nullptr) own.x = x + m * own.x_bytes;
         own.out = part.out + m * part.out_stride + row;
-        if (kMost == 1 || own.x_count == 1) {
+        // Tiles between the two would be faster by little, and each takes minutes to compile.
+        if (own.x_count == 1) {
             multiply_rows<1, kMost>(part.type, part.exact, own);
-        } else if (own.x_count == 2) {
-            multiply_rows<kMost == 1 ? 1 : 2, kMost>(part.type, part.exact, own);
-        } else if (own.x_count <= 4) {
-            multiply_rows<kMost == 1 ? 1 : 4, kMost>(part.type, part.exact, own);
         } else {
             multiply_rows<kMost, kMost>(part.type, part.exact, own);
+        }
+    }
+}
+
+// The weights of the block's first tasks are on their way to the cache before the wait.
+__device__ inline void fetch_ahead(const Products& all) {
+    std::int64_t cost = 0;
+    for (int i = 0; i < all.parts; ++i) {
+        if (all.part[i].used != nullptr) return;
+        cost += all.part[i].cost * all.part[i].tasks;
+    }
+    std::int64_t at = 0;
+    for (int i = 0; i < all.parts; ++i) {
+        const Part& part = all.part[i];
+        const int task = share_of(cost, at, part.cost, part.tasks, blockIdx.x) +
+                         static_cast<int>(threadIdx.x) / kWarp;
+        const int end = share_of(cost, at, part.cost, part.tasks, blockIdx.x + 1);
+        at += part.cost * part.tasks;
+        if (task >= end) continue;
+        const std::int64_t bytes =
+            std::int64_t{kWarp / part.lanes * part.together} * part.row_bytes;
+        const std::int64_t last = std::int64_t{part.rows} * part.row_bytes;
+        const std::byte* first = part.weight + task * bytes;
+        const std::int64_t there = last - task * bytes;
+        for (std::int64_t own = threadIdx.x % kWarp * kLineBytes; own < bytes && own < there;
+             own += kWarp * kLineBytes) {
+            prefetch(first + own);
         }
     }
 }
@@ -105,8 +129,9 @@ __device__ void run_task(const Products& all, const Part& part, int task, const 
 template <int kMost>
 __global__ void __launch_bounds__(kProductThreads, 1)
     products_kernel(const __grid_constant__ Products all) {
-    wait_for_earlier_kernels();
     let_later_kernel_begin();
+    fetch_ahead(all);
+    wait_for_earlier_kernels();
     BlockMemory memory{reinterpret_cast<unsigned*>(shared_bytes()),
                        shared_bytes() + all.book_bytes};
     std::int64_t cost = 0;

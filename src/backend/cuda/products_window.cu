@@ -9,7 +9,7 @@ void launch_products_window(Queue& queue, const Products& products, std::size_t 
             .threads = kProductThreads,
             .shared_bytes = shared_bytes,
             .dependent = true},
-           products_kernel<8>, products);
+           products_kernel<4>, products);
 }
 
 }  // namespace strata::cuda

@@ -111,8 +111,7 @@ __device__ void group(const int* picks, int slots, int active, int* leader, cons
 }
 
 __global__ void __launch_bounds__(kThreads) route_kernel(RouteArgs args, Routing to) {
-    wait_for_earlier_kernels();
-    let_later_kernel_begin();
+    follow_earlier_kernels();
     const auto rows = static_cast<int>(args.logits.rows);
     const auto experts = static_cast<int>(args.logits.cols);
     auto* keys = reinterpret_cast<unsigned*>(shared_bytes());

@@ -118,7 +118,7 @@ __device__ inline void add_units(const RowTask& task, const typename Own::Raw (&
 
 // Rounded rows; the units of two steps are on their way at once.
 template <quant::Type kType, int kTile, int kRows>
-STRATA_NOINLINE __device__ void multiply_rounded(RowTask task) {
+STRATA_NOINLINE __device__ void multiply_rounded(const RowTask& task) {
     using Own = BlockUnits<kType>;
     constexpr int kBlock = block_fields(kType).values;
     float sums[kRows][kTile] = {};
@@ -174,7 +174,7 @@ __device__ inline void plain_piece(const std::byte* x, int piece, int pieces, fl
 
 // Plain rows and formats without blocks; units are pieces.
 template <quant::Type kType, int kTile, int kRows>
-STRATA_NOINLINE __device__ void multiply_plain(RowTask task) {
+STRATA_NOINLINE __device__ void multiply_plain(const RowTask& task) {
     constexpr int kSteps = kType == quant::Type::f32 ? 2 : 4;
     const int pieces = (task.cols + kPiece - 1) / kPiece;
     float sums[kRows][kTile] = {};
@@ -205,7 +205,7 @@ STRATA_NOINLINE __device__ void multiply_plain(RowTask task) {
 
 // Plain rows and blocks, which are decoded: for the few products that round nothing.
 template <quant::Type kType>
-STRATA_NOINLINE __device__ void multiply_exact(RowTask task) {
+STRATA_NOINLINE __device__ void multiply_exact(const RowTask& task) {
     using Own = BlockUnits<kType>;
     constexpr int kBlock = block_fields(kType).values;
     const Planes<kType> row{task.row, task.cols / kBlock, task.align};
