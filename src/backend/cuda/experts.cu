@@ -5,9 +5,11 @@
 #include "backend/cuda/codebooks.cuh"
 #include "backend/cuda/contract.h"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/products.h"
 #include "backend/cuda/project.h"
 #include "backend/cuda/route.h"
+#include "backend/cuda/rows.h"
 #include "base/check.h"
 
 namespace strata::cuda {
@@ -43,6 +45,9 @@ struct Pass {
     MatrixView<std::int32_t> chosen;
 
     int members() const { return rows * args.active; }
+    int segments() const {
+        return static_cast<int>(std::min<std::int64_t>(members(), args.experts.count));
+    }
 };
 
 // gate . x and up . x of every member, and of every row the shared ones.
@@ -60,7 +65,9 @@ struct Hidden {
     }
 };
 
-void add_part(Products& all, Part part, const MatrixView<float>& out, const Routing* routing) {
+// `segments`: the most different experts of a routing.
+void add_part(Products& all, Part part, const MatrixView<float>& out, const Routing* routing,
+              int segments = 1) {
     part.out = out.data;
     part.out_stride = out.cols;
     if (routing != nullptr) {
@@ -68,6 +75,7 @@ void add_part(Products& all, Part part, const MatrixView<float>& out, const Rout
         part.expert = routing->expert;
         part.first = routing->first;
         part.x_row = routing->x_row;
+        part.segments = segments;
     }
     all.part[all.parts++] = part;
 }
@@ -86,11 +94,11 @@ Hidden expand(Queue& queue, const Pass& pass, const Routing& routing) {
     add_part(all,
              expert_part(table.gate_type, table.hidden, width, pass.rows, table.gate_at,
                          table.gate_factors),
-             hidden.gate, &routing);
+             hidden.gate, &routing, pass.segments());
     add_part(
         all,
         expert_part(table.up_type, table.hidden, width, pass.rows, table.up_at, table.up_factors),
-        hidden.up, &routing);
+        hidden.up, &routing, pass.segments());
     add_part(all, make_part(args.shared_gate, pass.rows), hidden.shared_gate, nullptr);
     add_part(all, make_part(args.shared_up, pass.rows), hidden.shared_up, nullptr);
     run_products(queue, all);
@@ -107,6 +115,58 @@ unsigned contraction_blocks(const Queue& queue, const Contraction& args) {
         std::min(std::max<std::int64_t>(queue.multiprocessors(), least), args.y.cols));
 }
 
+// One element of y from the products of members and of shared rows.
+struct SumByShare {
+    const float* products;  // [members, D]
+    const float* shared;    // [T, D]
+    const float* share;     // [T, k]
+    const int* place;       // [T, k]: members
+    const float* scale;     // [T]
+    int active;
+    MatrixView<float> y;
+
+    __device__ void operator()(std::int64_t i) const {
+        const std::int64_t t = i / y.cols;
+        const std::int64_t c = i % y.cols;
+        float sum = 0.0f;
+        for (std::int64_t s = t * active; s < (t + 1) * active; ++s) {
+            sum += share[s] * products[place[s] * y.cols + c];
+        }
+        y.data[i] = sum + sigmoid(scale[t]) * shared[i];
+    }
+};
+
+// As contract, in the launch of rows.h and one for the sums.
+void contract_rows(Queue& queue, const Pass& pass, const Routing& routing, const Hidden& hidden,
+                   Part routed, Part shared) {
+    const op::Experts& args = pass.args;
+    const std::int64_t width = args.y.cols;
+    const MatrixView<float> products = queue.matrix(pass.members(), width);
+    const MatrixView<float> of_shared = queue.matrix(pass.rows, width);
+    routed.x = Hidden::rows(hidden.gate, hidden.up);
+    routed.x_rows = pass.members();
+    routed.segments = pass.segments();
+    routed.members_most = pass.rows;
+    routed.used = routing.used;
+    routed.expert = routing.expert;
+    routed.first = routing.first;
+    routed.out = products.data;
+    routed.out_stride = width;
+    shared.x = Hidden::rows(hidden.shared_gate, hidden.shared_up);
+    shared.x_rows = pass.rows;
+    shared.members_most = pass.rows;
+    shared.out = of_shared.data;
+    shared.out_stride = width;
+    Products all;
+    all.part[all.parts++] = routed;
+    all.part[all.parts++] = shared;
+    launch_rows(queue, all);
+    for_each(queue, pass.rows * width,
+             SumByShare{products.data, of_shared.data, pass.share.row(pass.first), routing.place,
+                        pass.scale.row(pass.first), args.active,
+                        args.y.rows_from(pass.first, pass.rows)});
+}
+
 void contract(Queue& queue, const Pass& pass, const Routing& routing, const Hidden& hidden) {
     const op::Experts& args = pass.args;
     const op::ExpertTable& table = args.experts;
@@ -114,6 +174,9 @@ void contract(Queue& queue, const Pass& pass, const Routing& routing, const Hidd
     all.routed = expert_part(table.down_type, args.x.cols, table.hidden, 1, table.down_at,
                              table.down_factors);
     all.shared = make_part(args.shared_down, 1);
+    if (has_rows(all.routed) && has_rows(all.shared)) {
+        return contract_rows(queue, pass, routing, hidden, all.routed, all.shared);
+    }
     all.hidden = Hidden::rows(hidden.gate, hidden.up);
     all.shared_hidden = Hidden::rows(hidden.shared_gate, hidden.shared_up);
     all.rows = pass.rows;

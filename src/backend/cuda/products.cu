@@ -6,6 +6,7 @@
 #include "backend/cuda/codebooks.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/row_products.cuh"
+#include "backend/cuda/rows.h"
 #include "base/check.h"
 #include "quant/integer_form.h"
 
@@ -78,7 +79,7 @@ const std::byte* make_rows(Queue& queue, const InputRows& x, int rows, int group
     return to;
 }
 
-void run_products(Queue& queue, Products& products) {
+void run_other_products(Queue& queue, Products& products) {
     std::int64_t own_bytes = 0;
     const bool own = std::int64_t{products.x_rows} * products.x.cols <= kOwnValuesMax;
     products.book_bytes = 0;
@@ -98,6 +99,25 @@ void run_products(Queue& queue, Products& products) {
     } else {
         launch_products_window(queue, products, bytes);
     }
+}
+
+void run_products(Queue& queue, Products& products) {
+    Products rows;
+    Products others = products;
+    others.parts = 0;
+    for (int i = 0; i < products.parts; ++i) {
+        const Part& part = products.part[i];
+        Products& to = has_rows(part) ? rows : others;
+        to.part[to.parts++] = part;
+    }
+    for (int i = 0; i < rows.parts; ++i) {
+        Part& part = rows.part[i];
+        part.x = products.x;
+        part.x_rows = products.x_rows;
+        part.members_most = products.x_rows;
+    }
+    if (rows.parts > 0) launch_rows(queue, rows);
+    if (others.parts > 0) run_other_products(queue, others);
 }
 
 unsigned product_blocks(const Queue& queue) {

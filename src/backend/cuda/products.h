@@ -34,6 +34,14 @@ struct Part {
     float factor = 1;
     float* out = nullptr;  // [input rows or members, out_stride]
     std::int64_t out_stride = 0;
+    // For the kernel of rows.h: its own input rows, those of them that are rounded as it reads
+    // them, the most segments and input rows of one that there may be, where its blocks begin.
+    InputRows x;
+    const std::byte* made = nullptr;
+    int x_rows = 0;
+    int segments = 1;
+    int members_most = 1;
+    int first_block = 0;
     // For experts, all in device memory.
     const int* used = nullptr;             // how many
     const int* expert = nullptr;           // [used]
