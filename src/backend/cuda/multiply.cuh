@@ -37,19 +37,21 @@ template <int kRows>
 class RowCopies {
   public:
     template <typename Find>
-    __device__ RowCopies(const RoundedRows& from, Find find) {
+    __device__ RowCopies(const RoundedRows& from, Find find) : data_(from.data) {
 #pragma unroll
         for (int i = 0; i < kEach; ++i) {
             const std::int64_t row = find(tile_row(i));
-            take_[i] = row >= 0;
-            from_[i] = from.row(take_[i] ? row : 0) + threadIdx.x % 8 * 8;
+            const std::int64_t at = row * (from.stride / 8) + threadIdx.x % 8;
+            piece_[i] = row < 0 ? -1 : static_cast<int>(at);
         }
     }
     __device__ void copy(std::byte* tile, int step) const {
 #pragma unroll
         for (int i = 0; i < kEach; ++i) {
+            const bool take = piece_[i] >= 0;
+            const int piece = take ? piece_[i] + step * static_cast<int>(kStepColumns / 8) : 0;
             copy_async(tile_at(tile, tile_row(i), static_cast<int>(threadIdx.x) % 8),
-                       from_[i] + step * kStepColumns, take_[i]);
+                       data_ + std::int64_t{piece} * 8, take);
         }
     }
 
@@ -59,8 +61,8 @@ class RowCopies {
         return static_cast<int>(threadIdx.x) / 8 + i * kMultiplyThreads / 8;
     }
 
-    const std::uint16_t* from_[kEach];
-    bool take_[kEach];
+    const std::uint16_t* data_;
+    int piece_[kEach];  // of eight values each; -1: zeros
 };
 
 // A matrix that lies in BF16.
@@ -101,21 +103,23 @@ struct TileShape {
     static constexpr int kWarpCols = 32;
     static constexpr int kWarpsAcross = kCols / kWarpCols;
     static constexpr int kWarpsDown = kMultiplyThreads / kWarp / kWarpsAcross;
-    static constexpr int kWarpRows = kRows / kWarpsDown;
-    static constexpr int kDown = kWarpRows / 16;
+    // A warp has every kWarpsDown-th sixteen rows, so that few rows are work for all.
+    static constexpr int kRowStride = 16 * kWarpsDown;
+    static constexpr int kDown = kRows / kRowStride;
     static constexpr int kAcross = kWarpCols / 8;
     static constexpr int kBytes = (kRows + kCols) * kStepBytes;
     static constexpr std::size_t kSharedBytes = std::size_t{kMultiplyDepth} * kBytes;
-    static_assert(kWarpsAcross * kWarpsDown * kWarp == kMultiplyThreads && kDown > 0);
+    static_assert(kWarpsAcross * kWarpsDown * kWarp == kMultiplyThreads && kRows % kRowStride == 0);
 };
 
-// sums += one step of the warp's part of a tile.
-template <typename Shape>
+// sums += one step of the warp's part of a tile, of its first `down` tiles of sixteen rows. Where
+// kWhole, `down` is all of them.
+template <typename Shape, bool kWhole>
 __device__ inline void add_step(float (&sums)[Shape::kDown][Shape::kAcross][4], std::byte* x,
-                                std::byte* weight) {
+                                std::byte* weight, int down) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    const int row = warp / Shape::kWarpsAcross * Shape::kWarpRows + lane % 16;
+    const int row = warp / Shape::kWarpsAcross * 16 + lane % 16;
     const int col = warp % Shape::kWarpsAcross * Shape::kWarpCols + lane / 16 * 8 + lane % 8;
 #pragma unroll
     for (int k = 0; k < kStepColumns / 16; ++k) {
@@ -126,8 +130,9 @@ __device__ inline void add_step(float (&sums)[Shape::kDown][Shape::kAcross][4], 
         }
 #pragma unroll
         for (int i = 0; i < Shape::kDown; ++i) {
+            if (!kWhole && i >= down) continue;
             std::uint32_t left[4];
-            load_tiles(left, tile_at(x, row + 16 * i, 2 * k + lane / 16));
+            load_tiles(left, tile_at(x, row + Shape::kRowStride * i, 2 * k + lane / 16));
 #pragma unroll
             for (int j = 0; j < Shape::kAcross; ++j) {
                 add_tile_bf16(sums[i][j], left, right[j / 2][j % 2 * 2],
@@ -137,6 +142,14 @@ __device__ inline void add_step(float (&sums)[Shape::kDown][Shape::kAcross][4], 
     }
 }
 
+// The tiles of sixteen rows of this warp that have rows of the job, at most Shape::kDown.
+template <typename Shape>
+__device__ inline int tiles_down(const TileJob& job) {
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int rows = job.row_end - job.row - warp / Shape::kWarpsAcross * 16;
+    return min(Shape::kDown, max(0, (rows + Shape::kRowStride - 1) / Shape::kRowStride));
+}
+
 // Gives store(row, col, v, job.matrix) what each lane has of a row: v[j][0], v[j][1] of columns
 // col + 8j and the next.
 template <typename Shape, typename Store>
@@ -144,13 +157,13 @@ __device__ inline void store_tile(const float (&sums)[Shape::kDown][Shape::kAcro
                                   const TileJob& job, const Store& store) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    const int first = job.row + warp / Shape::kWarpsAcross * Shape::kWarpRows + lane / 4;
+    const int first = job.row + warp / Shape::kWarpsAcross * 16 + lane / 4;
     const int col = job.col + warp % Shape::kWarpsAcross * Shape::kWarpCols + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < Shape::kDown; ++i) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const int row = first + 16 * i + 8 * half;
+            const int row = first + Shape::kRowStride * i + 8 * half;
             float v[Shape::kAcross][2];
 #pragma unroll
             for (int j = 0; j < Shape::kAcross; ++j) {
@@ -177,6 +190,7 @@ __global__ void __launch_bounds__(kMultiplyThreads, 2)
     });
     typename Matrix::template Tile<kCols> right(matrix, job, shared + Shape::kSharedBytes);
     const int steps = static_cast<int>(x.stride / kStepColumns);
+    const int down = tiles_down<Shape>(job);
     const auto bring = [&](int step) {
         if (step < steps) {
             std::byte* stage = shared + step % kMultiplyDepth * Shape::kBytes;
@@ -193,7 +207,12 @@ __global__ void __launch_bounds__(kMultiplyThreads, 2)
         // Into the stage that all left before the barrier.
         bring(step + kMultiplyDepth - 1);
         std::byte* stage = shared + step % kMultiplyDepth * Shape::kBytes;
-        add_step<Shape>(sums, stage, stage + kRows * kStepBytes);
+        std::byte* weight = stage + kRows * kStepBytes;
+        if (!Plan::kOftenPartial || down == Shape::kDown) {
+            add_step<Shape, true>(sums, stage, weight, down);
+        } else if (down > 0) {
+            add_step<Shape, false>(sums, stage, weight, down);
+        }
     }
     store_tile<Shape>(sums, job, store);
 }
@@ -201,6 +220,7 @@ __global__ void __launch_bounds__(kMultiplyThreads, 2)
 // All rows of x with one matrix: tiles of rows side by side, so that blocks that run together
 // share what they read.
 struct DensePlan {
+    static constexpr bool kOftenPartial = false;  // tiles have fewer rows than they could
     int rows = 0;
 
     __device__ bool find(TileJob& job, int tile_rows, int tile_cols) const {
@@ -277,7 +297,7 @@ template <typename Matrix, typename Store>
 void multiply_rounded(Queue& queue, const RoundedRows& x, const Matrix& matrix, std::int64_t cols,
                       const Store& store) {
     STRATA_CHECK(x.stride == matrix.rows.stride);
-    STRATA_CHECK(x.rows <= INT32_MAX / 2 && cols <= INT32_MAX / 2);
+    STRATA_CHECK(x.rows * x.stride / 8 <= INT32_MAX && cols * x.stride / 8 <= INT32_MAX);
     const DensePlan plan{static_cast<int>(x.rows)};
     const std::int64_t large = (x.rows + 127) / 128 * ((cols + 127) / 128);
     if (large >= 2 * queue.multiprocessors()) {

@@ -8,9 +8,19 @@
 namespace strata::cuda::prompt {
 namespace {
 
+constexpr int kTileCols = 128;
+using Shape = TileShape<kExpertTileRows, kTileCols>;
+// What a block may have at most on chips from 8.0 on.
+constexpr std::size_t kSharedBytesEverywhere = std::size_t{99} << 10;
+
 // One matrix of each expert, or eight rows of one and eight of another in turn.
 template <typename Columns>
 struct MemberMatrix {
+    // Of a copy in shared memory, where it fits beside the tiles on every chip.
+    static constexpr std::size_t kBookBytes =
+        Shape::kSharedBytes + Columns::kBookBytes <= kSharedBytesEverywhere ? Columns::kBookBytes
+                                                                            : 0;
+
     const std::byte* const* at;
     const std::byte* const* turning;  // null: none
     std::int64_t row_bytes;
@@ -37,10 +47,12 @@ struct MemberMatrix {
             }
             if (r < matrix.rows) row = at[job.matrix] + r * matrix.row_bytes;
             load(0);
-            if constexpr (Columns::kBookBytes > 0) {
+            if constexpr (kBookBytes == 0) {
+                book = Columns::book();
+            } else {
                 auto* to = reinterpret_cast<unsigned*>(memory);
                 const unsigned* from = Columns::book();
-                for (int i = static_cast<int>(threadIdx.x); i < Columns::kBookBytes / 4;
+                for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(kBookBytes / 4);
                      i += kMultiplyThreads) {
                     to[i] = from[i];
                 }
@@ -62,18 +74,19 @@ struct MemberMatrix {
 #pragma unroll
                 for (int i = 0; i < kUnpackColumns; ++i) v[i] = 0.0f;
             }
-            load(step + 1);
 #pragma unroll
             for (int i = 0; i < kUnpackColumns / 8; ++i) {
                 const int piece = static_cast<int>(threadIdx.x) % 2 * (kUnpackColumns / 8) + i;
                 *reinterpret_cast<uint4*>(tile_at(tile, static_cast<int>(threadIdx.x) / 2, piece)) =
                     bf16_eight(v + 8 * i);
             }
+            load(step + 1);
         }
     };
 };
 
 struct MemberPlan {
+    static constexpr bool kOftenPartial = true;
     Routing routing;
     int col_tiles = 0;
 
@@ -119,21 +132,20 @@ template <typename Store>
 void multiply_tiles_of(Queue& queue, const RoundedRows& x, const ExpertMatrices& matrices,
                        const std::byte* const* turning, const Routing& routing,
                        const std::int32_t* index, std::int64_t cols, const Store& store) {
-    constexpr int kCols = 128;
-    using Shape = TileShape<kExpertTileRows, kCols>;
     STRATA_CHECK(routing.tile_rows == kExpertTileRows && x.stride == whole_steps(matrices.cols));
     const quant::TypeInfo& type = quant::info(matrices.type);
     const std::int64_t row_bytes = matrices.cols / type.block * type.block_bytes;
-    const auto col_tiles = static_cast<int>((cols + kCols - 1) / kCols);
+    const auto col_tiles = static_cast<int>((cols + kTileCols - 1) / kTileCols);
     const std::int64_t blocks = routing.tiles_max * col_tiles;
+    STRATA_CHECK(x.rows * x.stride / 8 <= INT32_MAX);
     STRATA_CHECK(blocks <= INT32_MAX);
     with_columns(matrices.type, [&](auto columns) {
         using Columns = decltype(columns);
         using Matrix = MemberMatrix<Columns>;
         launch(queue,
                {dim3(static_cast<unsigned>(blocks)), kMultiplyThreads,
-                Shape::kSharedBytes + Columns::kBookBytes},
-               multiply_tiles<kExpertTileRows, kCols, Matrix, MemberPlan, Store>, x, index,
+                Shape::kSharedBytes + Matrix::kBookBytes},
+               multiply_tiles<kExpertTileRows, kTileCols, Matrix, MemberPlan, Store>, x, index,
                Matrix{matrices.at, turning, row_bytes, static_cast<int>(matrices.rows),
                       static_cast<int>(matrices.cols)},
                MemberPlan{routing, col_tiles}, store);

@@ -26,6 +26,7 @@ struct IndexQueries {
 
 // Tiles of blocks that some row of the tile sees.
 struct SeenTiles {
+    static constexpr bool kOftenPartial = false;
     int blocks = 0;
     std::int64_t first = 0;  // the position of the first row
     int count = 0;
