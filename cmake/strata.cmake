@@ -69,6 +69,8 @@ endif()
 
 # All programs with tests of the label quick, and nothing else: what the sanitizer presets build.
 add_custom_target(quick_tests)
+# Those that run on a GPU too, where the build and the machine have one: tools/test_cuda.sh.
+add_custom_target(gpu_tests)
 
 # strata_test(name SOURCES ... USES ... LABELS quick): one GoogleTest program, each case a ctest.
 function(strata_test name)
@@ -83,6 +85,9 @@ function(strata_test name)
     endif()
     if("quick" IN_LIST ARG_LABELS)
         add_dependencies(quick_tests ${name})
+    endif()
+    if("gpu" IN_LIST ARG_LABELS)
+        add_dependencies(gpu_tests ${name})
     endif()
     # An empty value would be lost on the way and take the next property's name for itself.
     set(properties TIMEOUT 600)
