@@ -228,6 +228,10 @@ Json object(const Trials& trials, std::size_t i) {
                 {"draft_ms", trial.counts.draft_ms},
                 {"verify_ms", trial.counts.verify_ms},
                 {"different", trial.different}});
+    for (const DrafterCounts& one : trial.counts.by_drafter) {
+        out["by_drafter"][one.name] = {
+            {"windows", one.windows}, {"drafted", one.drafted}, {"accepted", one.accepted}};
+    }
     return out;
 }
 

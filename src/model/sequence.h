@@ -53,7 +53,7 @@ struct NgramState {
     MatrixView<float> trace;
 };
 
-// Residuals that wait for their cells at most: a layer that does not guess for a while costs little.
+// Residuals that wait for their cells at most: a layer that does not guess for a while is cheap.
 inline constexpr std::int64_t kMtpWaitingMax = 32;
 
 // State of the MTP layer. Cell p holds the trunk's residual of token p with token p+1, so the last

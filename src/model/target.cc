@@ -328,8 +328,7 @@ Workspace Target::shifted_residual(std::int64_t from, std::int64_t rows) const {
     return work;
 }
 
-// Cells first_cell .. first_cell+cells-1 from rows `from` on of the residual buffer with its waiting
-// row.
+// From rows `run.from` on of the residual buffer with its waiting row.
 void Target::run_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
                            std::vector<float>* logits) {
     upload_tokens(sequence.tokens()
