@@ -44,6 +44,7 @@ struct InputRows {
         const bool whole = column + kPiece <= cols && up == nullptr &&
                            reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
         if (!whole) {
+#pragma unroll
             for (int i = 0; i < kPiece; ++i) to[i] = at(row, column + i);
             return;
         }

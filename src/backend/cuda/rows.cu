@@ -1,6 +1,6 @@
-// Bounded by reading the weights. A warp has one weight row, all of which that its lanes need next
-// is on its way at once, the first of it before earlier kernels have ended; blocks are small and
-// many, so that while some begin or end others read.
+// Bounded by reading the weights. A warp has a few weight rows, of which each lane reads a unit at
+// a time, the first before earlier kernels have ended; blocks are small and many, so that while
+// some begin or end others read.
 #include "backend/cuda/rows.h"
 
 #include <algorithm>
@@ -20,9 +20,13 @@ constexpr int kThreads = kWarps * kWarp;
 // use(name) for the formats of blocks that have code here.
 #define STRATA_ROW_BLOCKS(use) use(q8_0) use(q4_0) use(q2_0) use(iq3_xxs)
 
-// One weight row with input rows.
+constexpr int kRows = 4;  // that a warp takes together: what it reads of x serves all of them
+
+// Some weight rows with input rows.
 struct RowJob {
     const std::byte* row;
+    int rows;  // of kRows that are there, at least 1
+    int row_bytes;
     int cols;
     int align;
     const unsigned* book;
@@ -43,121 +47,131 @@ struct RowJob {
 };
 
 template <int kTile>
-__device__ void store_row(const RowJob& job, int first, float (&sums)[kTile]) {
+__device__ void store_rows(const RowJob& job, int first, float (&sums)[kRows][kTile]) {
 #pragma unroll
     for (int t = 0; t < kTile; ++t) {
-        const float sum = warp_sum(sums[t]);
-        if (threadIdx.x % kWarp == 0 && first + t < job.count) {
-            job.out[(first + t) * job.out_stride] = job.factor == 1.0f ? sum : sum * job.factor;
+        float own = 0.0f;
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+            const float sum = warp_sum(sums[r][t]);
+            if (static_cast<int>(threadIdx.x) % kWarp == r) own = sum;
+        }
+        const int r = static_cast<int>(threadIdx.x) % kWarp;
+        if (r < job.rows && r < kRows && first + t < job.count) {
+            job.out[(first + t) * job.out_stride + r] = job.factor == 1.0f ? own : own * job.factor;
         }
     }
 }
 
-template <quant::Type kType, int kTile>
+// kAlign: of the rows, where it is known; else 0.
+template <quant::Type kType, int kTile, int kAlign>
 __device__ void multiply_blocks(const RowJob& job) {
     using Own = BlockUnits<kType>;
-    constexpr int kSteps = kTile <= 2 ? 3 : 2;
     constexpr int kBlock = block_fields(kType).values;
-    const Planes<kType> row{job.row, job.cols / kBlock, job.align};
     const int units = job.cols / kUnit;
+    const int blocks = job.cols / kBlock;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    typename Own::Raw raw[kSteps];
+    typename Own::Raw raw[kRows];
     const auto load = [&](int unit) {
 #pragma unroll
-        for (int i = 0; i < kSteps; ++i) {
-            if (unit + i * kWarp < units) Own::load(row, unit + i * kWarp, raw[i]);
+        for (int r = 0; r < kRows; ++r) {
+            const std::byte* row = job.row + (r < job.rows ? r : 0) * job.row_bytes;
+            Own::load(Planes<kType>{row, blocks, kAlign == 0 ? job.align : kAlign}, unit, raw[r]);
         }
     };
-    load(lane);
+    if (lane < units) load(lane);
     wait_for_earlier_kernels();
     for (int first = 0; first < job.count; first += kTile) {
-        float sums[kTile] = {};
-        for (int unit = lane; unit < units; unit += kSteps * kWarp) {
+        const std::byte* x[kTile];
+#pragma unroll
+        for (int t = 0; t < kTile; ++t) x[t] = job.made + job.x_row(first + t) * job.made_bytes;
+        float sums[kRows][kTile] = {};
+        for (int unit = lane; unit < units; unit += kWarp) {
             if (first != 0 || unit != lane) load(unit);
+            Unit weight[kRows];
 #pragma unroll
-            for (int i = 0; i < kSteps; ++i) {
-                const int own = unit + i * kWarp;
-                if (own >= units) break;
-                Unit weight;
-                Own::decode(raw[i], own, job.book, weight);
+            for (int r = 0; r < kRows; ++r) Own::decode(raw[r], unit, job.book, weight[r]);
 #pragma unroll
-                for (int t = 0; t < kTile; ++t) {
-                    const RoundedRow x{job.made + job.x_row(first + t) * job.made_bytes, units};
-                    const uint4 low = x.low(own);
-                    const uint4 high = x.high(own);
-                    const int codes[8] = {static_cast<int>(low.x),  static_cast<int>(low.y),
-                                          static_cast<int>(low.z),  static_cast<int>(low.w),
-                                          static_cast<int>(high.x), static_cast<int>(high.y),
-                                          static_cast<int>(high.z), static_cast<int>(high.w)};
-                    const int have = Own::kOffset != 0 || Own::kMinima ? x.sums(own) : 0;
-                    sums[t] = add_unit<Own>(weight, codes, have, x.scale(own), sums[t]);
+            for (int t = 0; t < kTile; ++t) {
+                const RoundedRow own{x[t], units};
+                const uint4 low = own.low(unit);
+                const uint4 high = own.high(unit);
+                const int codes[8] = {static_cast<int>(low.x),  static_cast<int>(low.y),
+                                      static_cast<int>(low.z),  static_cast<int>(low.w),
+                                      static_cast<int>(high.x), static_cast<int>(high.y),
+                                      static_cast<int>(high.z), static_cast<int>(high.w)};
+                const int have = Own::kOffset != 0 || Own::kMinima ? own.sums(unit) : 0;
+                const float scale = own.scale(unit);
+#pragma unroll
+                for (int r = 0; r < kRows; ++r) {
+                    sums[r][t] = add_unit<Own>(weight[r], codes, have, scale, sums[r][t]);
                 }
             }
         }
-        store_row(job, first, sums);
+        store_rows(job, first, sums);
     }
 }
 
 template <quant::Type kType, int kTile>
 __device__ void multiply_values(const RowJob& job) {
-    constexpr int kSteps = kType == quant::Type::f32 ? 2 : 4;
     const int pieces = (job.cols + kPiece - 1) / kPiece;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    Piece<kType> weight[kSteps];
+    Piece<kType> weight[kRows];
     const auto load = [&](int piece) {
 #pragma unroll
-        for (int i = 0; i < kSteps; ++i) {
-            const int own = piece + i * kWarp;
-            if (own < pieces) weight[i].load(job.row, own, job.cols, job.align);
+        for (int r = 0; r < kRows; ++r) {
+            const std::byte* row = job.row + (r < job.rows ? r : 0) * job.row_bytes;
+            weight[r].load(row, piece, job.cols, job.align);
         }
     };
-    load(lane);
+    if (lane < pieces) load(lane);
     wait_for_earlier_kernels();
     for (int first = 0; first < job.count; first += kTile) {
-        float sums[kTile] = {};
-        for (int piece = lane; piece < pieces; piece += kSteps * kWarp) {
+        float sums[kRows][kTile] = {};
+        for (int piece = lane; piece < pieces; piece += kWarp) {
             if (first != 0 || piece != lane) load(piece);
 #pragma unroll
-            for (int i = 0; i < kSteps; ++i) {
-                const int own = piece + i * kWarp;
-                if (own >= pieces) break;
+            for (int t = 0; t < kTile; ++t) {
+                float x[kPiece];
+                job.x->eight(job.x_row(first + t), piece * kPiece, x);
 #pragma unroll
-                for (int t = 0; t < kTile; ++t) {
-                    float x[kPiece];
-                    job.x->eight(job.x_row(first + t), own * kPiece, x);
+                for (int r = 0; r < kRows; ++r) {
 #pragma unroll
                     for (int j = 0; j < kPiece; ++j) {
-                        sums[t] = __fmaf_rn(weight[i].at(j), x[j], sums[t]);
+                        sums[r][t] = __fmaf_rn(weight[r].at(j), x[j], sums[r][t]);
                     }
                 }
             }
         }
-        store_row(job, first, sums);
+        store_rows(job, first, sums);
     }
 }
 
-template <int kTile>
-__device__ void multiply_row(quant::Type type, const RowJob& job) {
-    // Most experts of a window have one of its rows.
-    if (kTile > 1 && job.count == 1) return multiply_row<1>(type, job);
-    switch (type) {
-#define STRATA_CASE(name)   \
-    case quant::Type::name: \
-        return multiply_blocks<quant::Type::name, kTile>(job);
-        STRATA_ROW_BLOCKS(STRATA_CASE)
-#undef STRATA_CASE
-        case quant::Type::f32:
-            return multiply_values<quant::Type::f32, kTile>(job);
-        case quant::Type::bf16:
-            return multiply_values<quant::Type::bf16, kTile>(job);
-        default:
-            return;
+template <quant::Type kType, int kTile>
+__device__ void multiply_aligned(const RowJob& job) {
+    constexpr bool kWide = kType == quant::Type::q8_0 || kType == quant::Type::q4_0;
+    if (kWide && job.align == 16) return multiply_blocks < kType, kTile, kWide ? 16 : 0 > (job);
+    multiply_blocks<kType, kTile, 0>(job);
+}
+
+template <quant::Type kType, int kTile>
+__device__ __forceinline__ void multiply_job(const RowJob& job) {
+    if constexpr (block_fields(kType).values == 0) {
+        multiply_values<kType, kTile>(job);
+    } else {
+        multiply_aligned<kType, kTile>(job);
     }
 }
 
-// Blocks [part.first_block, ...) have kWarps rows each of the part's segments, one after another.
-template <int kTile>
-__global__ void __launch_bounds__(kThreads, kTile <= 2 ? 8 : 5)
+// Rows of a block.
+constexpr int kBlockRows = kWarps * kRows;
+
+// Blocks from part.first_block on have kBlockRows rows each of the part's segments, one after
+// another.
+template <quant::Type kType, int kTile>
+__global__ void __launch_bounds__(kThreads, kTile == 1   ? 8
+                                            : kTile == 2 ? 5
+                                                         : 4)
     rows_kernel(const __grid_constant__ Products all) {
     let_later_kernel_begin();
     int own = 0;
@@ -165,16 +179,16 @@ __global__ void __launch_bounds__(kThreads, kTile <= 2 ? 8 : 5)
         ++own;
     }
     const Part& part = all.part[own];
-    const int across = (part.rows + kWarps - 1) / kWarps;
+    const int across = (part.rows + kBlockRows - 1) / kBlockRows;
     const int block = static_cast<int>(blockIdx.x) - part.first_block;
     const int segment = block / across;
-    const int row = block % across * kWarps + static_cast<int>(threadIdx.x) / kWarp;
+    const int row = block % across * kBlockRows + static_cast<int>(threadIdx.x) / kWarp * kRows;
 
     auto* book = reinterpret_cast<unsigned*>(shared_bytes());
-    const int book_words = codebook_bytes(part.type) / 4;
-    if (book_words != 0) {
-        const unsigned* from = codebook_of(part.type);
-        for (int i = static_cast<int>(threadIdx.x); i < book_words; i += kThreads) {
+    constexpr int kBookWords = codebook_bytes(kType) / 4;
+    if constexpr (kBookWords != 0) {
+        const unsigned* from = codebook_of(kType);
+        for (int i = static_cast<int>(threadIdx.x); i < kBookWords; i += kThreads) {
             book[i] = from[i];
         }
         __syncthreads();
@@ -190,20 +204,27 @@ __global__ void __launch_bounds__(kThreads, kTile <= 2 ? 8 : 5)
     const int begin = part.first == nullptr ? 0 : part.first[segment];
     const int end = part.first == nullptr ? part.x_rows : part.first[segment + 1];
     const std::int64_t made_bytes = operand_bytes(part.group, part.cols);
-    multiply_row<kTile>(part.type,
-                        {.row = weight + std::int64_t{row} * part.row_bytes,
-                         .cols = part.cols,
-                         .align = align_of(weight, part.row_bytes),
-                         .book = book,
-                         .x = &part.x,
-                         .made = part.made,
-                         .made_bytes = made_bytes,
-                         .x_rows = part.x_row == nullptr ? nullptr : part.x_row + begin,
-                         .first_x = begin,
-                         .count = end - begin,
-                         .factor = part.factors == nullptr ? part.factor : part.factors[expert],
-                         .out = part.out + begin * part.out_stride + row,
-                         .out_stride = part.out_stride});
+    const RowJob job = {.row = weight + std::int64_t{row} * part.row_bytes,
+                        .rows = part.rows - row,
+                        .row_bytes = part.row_bytes,
+                        .cols = part.cols,
+                        .align = align_of(weight, part.row_bytes),
+                        .book = book,
+                        .x = &part.x,
+                        .made = part.made,
+                        .made_bytes = made_bytes,
+                        .x_rows = part.x_row == nullptr ? nullptr : part.x_row + begin,
+                        .first_x = begin,
+                        .count = end - begin,
+                        .factor = part.factors == nullptr ? part.factor : part.factors[expert],
+                        .out = part.out + begin * part.out_stride + row,
+                        .out_stride = part.out_stride};
+    // Most experts of a window have one of its rows.
+    if (kTile > 1 && job.count == 1) {
+        multiply_job<kType, 1>(job);
+    } else {
+        multiply_job<kType, kTile>(job);
+    }
 }
 
 constexpr int kMakeThreads = 256;
@@ -274,6 +295,44 @@ void make_rows_of(Queue& queue, Products& products) {
     }
 }
 
+template <quant::Type kType>
+void launch_type(Queue& queue, const Products& products, const Grid& grid, int window) {
+    // Wider windows take their weights from the nearest cache again.
+    launch(queue, grid,
+           window == 1   ? rows_kernel<kType, 1>
+           : window == 2 ? rows_kernel<kType, 2>
+                         : rows_kernel<kType, 4>,
+           products);
+}
+
+// Parts of one type.
+void launch_alike(Queue& queue, Products& products) {
+    const quant::Type type = products.part[0].type;
+    int blocks = 0;
+    int window = 1;
+    for (int i = 0; i < products.parts; ++i) {
+        Part& part = products.part[i];
+        part.first_block = blocks;
+        blocks += (part.rows + kBlockRows - 1) / kBlockRows * part.segments;
+        window = std::max(window, part.members_most);
+    }
+    const Grid grid{.blocks = dim3(static_cast<unsigned>(blocks)),
+                    .threads = kThreads,
+                    .shared_bytes = static_cast<std::size_t>(codebook_bytes(type)),
+                    .dependent = true};
+    switch (type) {
+#define STRATA_CASE(name)   \
+    case quant::Type::name: \
+        return launch_type<quant::Type::name>(queue, products, grid, window);
+        STRATA_ROW_BLOCKS(STRATA_CASE)
+        STRATA_CASE(f32)
+        STRATA_CASE(bf16)
+#undef STRATA_CASE
+        default:
+            return;
+    }
+}
+
 }  // namespace
 
 bool has_rows(const Part& part) {
@@ -292,25 +351,17 @@ bool has_rows(const Part& part) {
 
 void launch_rows(Queue& queue, Products& products) {
     make_rows_of(queue, products);
-    int blocks = 0;
-    int book = 0;
-    int most = 1;
+    bool done[kPartsMax] = {};
     for (int i = 0; i < products.parts; ++i) {
-        Part& part = products.part[i];
-        part.first_block = blocks;
-        blocks += (part.rows + kWarps - 1) / kWarps * part.segments;
-        book = std::max(book, codebook_bytes(part.type));
-        most = std::max(most, part.members_most);
+        if (done[i]) continue;
+        Products alike;
+        for (int j = i; j < products.parts; ++j) {
+            if (products.part[j].type != products.part[i].type) continue;
+            done[j] = true;
+            alike.part[alike.parts++] = products.part[j];
+        }
+        launch_alike(queue, alike);
     }
-    const Grid grid{.blocks = dim3(static_cast<unsigned>(blocks)),
-                    .threads = kThreads,
-                    .shared_bytes = static_cast<std::size_t>(book),
-                    .dependent = true};
-    const auto kernel = most == 1   ? rows_kernel<1>
-                        : most == 2 ? rows_kernel<2>
-                        : most <= 4 ? rows_kernel<4>
-                                    : rows_kernel<8>;
-    launch(queue, grid, kernel, products);
 }
 
 }  // namespace strata::cuda

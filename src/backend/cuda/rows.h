@@ -1,4 +1,4 @@
-// Products of windows in the formats that most files have: one warp a weight row, all in one
+// Products of windows in the formats that most files have: a warp a few weight rows, all in one
 // launch. Other formats go through products_kernel.
 #pragma once
 
