@@ -169,9 +169,7 @@ constexpr int kBlockRows = kWarps * kRows;
 // Blocks from part.first_block on have kBlockRows rows each of the part's segments, one after
 // another.
 template <quant::Type kType, int kTile>
-__global__ void __launch_bounds__(kThreads, kTile == 1   ? 8
-                                            : kTile == 2 ? 5
-                                                         : 4)
+__global__ void __launch_bounds__(kThreads, kTile == 1 ? 6 : 4)
     rows_kernel(const __grid_constant__ Products all) {
     let_later_kernel_begin();
     int own = 0;
