@@ -15,6 +15,9 @@ namespace strata {
 struct SynthRequest : TypeNames {
     std::string preset;  // "flash-next" or "tiny"
     std::string output;
+    // Where to write a DFlash2 draft for the model too, of the preset's geometry, its matrices in
+    // the type that `dense` names. Empty: none.
+    std::string dflash;
     std::optional<std::int64_t> layers;
     std::optional<std::int64_t> hidden;
     std::optional<std::int64_t> vocabulary;
@@ -37,13 +40,15 @@ struct SynthRequest : TypeNames {
     std::uint64_t seed = 1;
 };
 
-// Bytes written and in all. False ends the work with an error.
+// Bytes written and in all, of all files. False ends the work with an error.
 using SynthProgress = std::function<bool(std::int64_t done, std::int64_t total)>;
 
-// Writes request.output whole or not at all, a few rows at a time: memory does not grow with the
-// model. Its vocabulary is one token a byte and a few control tokens, where it has room for them.
-// Errors name the size that is out of range or that contradicts another, the format that a row
-// width cannot hold, the file.
+// Writes request.output, and then request.dflash, each whole or not at all, a few rows at a time:
+// memory does not grow with the model. Where the draft's file cannot be written, the model stays;
+// what is wrong with the request is found before either is begun. The model's vocabulary is one
+// token a byte and a few control tokens, where it has room for them. Errors name the size that is
+// out of range or that contradicts another, the format that a row width cannot hold, the file, one
+// name for both files.
 Status synthesize_model(const SynthRequest& request, const SynthProgress& progress = {});
 
 }  // namespace strata

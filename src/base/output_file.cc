@@ -144,4 +144,15 @@ Status OutputFile::commit() {
     return Ok{};
 }
 
+bool same_place(const std::string& a, const std::string& b) {
+    namespace fs = std::filesystem;
+    const auto place = [](const std::string& path) {
+        std::error_code ignored;
+        const fs::path whole = fs::absolute(behind_links(path), ignored);
+        const fs::path plain = fs::weakly_canonical(whole, ignored);
+        return plain.empty() ? whole : plain;
+    };
+    return place(a) == place(b);
+}
+
 }  // namespace strata

@@ -47,4 +47,7 @@ class OutputFile {
     int fd_ = -1;
 };
 
+// Whether files of these names would be one file, there yet or not.
+bool same_place(const std::string& a, const std::string& b);
+
 }  // namespace strata

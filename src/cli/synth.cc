@@ -61,6 +61,9 @@ Run add_synth(Options& options) {
         .required();
     add_sizes(options, &to->request);
     options.flag("--mtp", &to->request.mtp, "With an MTP layer");
+    options.text("--dflash", "OUT2", &to->request.dflash,
+                 "Write a DFlash2 draft for the model here too, of the preset's geometry, its "
+                 "matrices of --dense, or else --type");
     add_type_options(options, &to->request, false);
     options.seed("--seed", &to->seed, "Of the values (default: 1)");
     return [to] {

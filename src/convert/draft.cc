@@ -23,6 +23,55 @@ using gguf::Value;
 
 constexpr std::string_view kTokenizerKeys = "tokenizer.";
 
+Status set_target_keys(const ConvertOptions& options, const dflash::Config& config,
+                       gguf::Writer& writer) {
+    if (options.target.empty()) {
+        writer.set("tokenizer.ggml.model", Value::string("none"));
+    } else {
+        STRATA_ASSIGN(const model::Config target, take_target(options.target, writer));
+        if (Status status = dflash::check_target(config, target); !status.ok()) {
+            return STRATA_ERROR(quote(options.directory), ": ", status.error().message);
+        }
+    }
+    writer.set("tokenizer.ggml.mask_token_id",
+               Value::of(static_cast<std::uint32_t>(config.mask_token)));
+    return Ok{};
+}
+
+Status check_types(const TypeChoice& types) {
+    const std::pair<const std::optional<quant::Type>*, std::string_view> others[] = {
+        {&types.experts_gate, "the experts' gates"},
+        {&types.experts_down, "the experts"},
+        {&types.dense, "dense matrices"},
+        {&types.hyper, "hyper-connections"},
+        {&types.embedding, "the embedding"},
+        {&types.head, "the head"},
+        {&types.table, "the n-gram table"}};
+    for (const auto& [choice, part] : others) {
+        if (*choice) {
+            return STRATA_ERROR("a type for ", part, " was given (", quant::info(**choice).name,
+                                "), and a draft has one for all of its matrices, wanted --type");
+        }
+    }
+    return Ok{};
+}
+
+Result<Recipe> make_recipe(const dflash::TensorSpec& spec, Source& source) {
+    std::string name = source.text_name(spec.checkpoint_name);
+    if (source.find(name) == nullptr && source.find(name + ".weight") != nullptr) {
+        name += ".weight";
+    }
+    STRATA_ASSIGN(const safetensors::Tensor* tensor,
+                  source.want(name, {Shape(spec.shape.rbegin(), spec.shape.rend())}));
+    Recipe recipe;
+    recipe.spec.name = spec.name;
+    recipe.spec.shape = spec.shape;
+    recipe.bands = {{{{tensor, 0, recipe.rows()}}, spec.shape[0], 0, spec.shape[0]}};
+    return recipe;
+}
+
+}  // namespace
+
 void set_draft_keys(const dflash::Config& c, gguf::Writer& writer) {
     writer.set("general.architecture", Value::string("dflash"));
     writer.set("general.type", Value::string("model"));
@@ -67,66 +116,17 @@ void set_draft_keys(const dflash::Config& c, gguf::Writer& writer) {
     count("selector_top_k", c.candidates);
 }
 
-Status set_target_keys(const ConvertOptions& options, const dflash::Config& config,
-                       gguf::Writer& writer) {
-    if (options.target.empty()) {
-        writer.set("tokenizer.ggml.model", Value::string("none"));
-    } else {
-        STRATA_ASSIGN(const model::Config target, take_target(options.target, writer));
-        if (Status status = dflash::check_target(config, target); !status.ok()) {
-            return STRATA_ERROR(quote(options.directory), ": ", status.error().message);
-        }
-    }
-    writer.set("tokenizer.ggml.mask_token_id",
-               Value::of(static_cast<std::uint32_t>(config.mask_token)));
-    return Ok{};
-}
-
-Status check_types(const TypeChoice& types) {
-    const std::pair<const std::optional<quant::Type>*, std::string_view> others[] = {
-        {&types.experts_gate, "the experts' gates"},
-        {&types.experts_down, "the experts"},
-        {&types.dense, "dense matrices"},
-        {&types.hyper, "hyper-connections"},
-        {&types.embedding, "the embedding"},
-        {&types.head, "the head"},
-        {&types.table, "the n-gram table"}};
-    for (const auto& [choice, part] : others) {
-        if (*choice) {
-            return STRATA_ERROR("a type for ", part, " was given (", quant::info(**choice).name,
-                                "), and a draft has one for all of its matrices, wanted --type");
-        }
-    }
-    return Ok{};
-}
-
-Result<quant::Type> type_of(const TypeChoice& types, const dflash::TensorSpec& spec) {
+Result<quant::Type> draft_type(quant::Type type, const dflash::TensorSpec& spec) {
     if (spec.kind == dflash::TensorKind::numbers) return quant::Type::f32;
     if (spec.kind == dflash::TensorKind::kept) return quant::Type::bf16;
-    const quant::TypeInfo& info = quant::info(types.type);
+    const quant::TypeInfo& info = quant::info(type);
     if (info.encode == nullptr || spec.shape[0] % static_cast<std::uint64_t>(info.block) != 0) {
         return STRATA_ERROR("tensor '", spec.name, "' has rows of ", spec.shape[0], " values, and ",
                             info.name, " wants a multiple of ", info.block,
                             "; choose another type for the draft");
     }
-    return types.type;
+    return type;
 }
-
-Result<Recipe> make_recipe(const dflash::TensorSpec& spec, Source& source) {
-    std::string name = source.text_name(spec.checkpoint_name);
-    if (source.find(name) == nullptr && source.find(name + ".weight") != nullptr) {
-        name += ".weight";
-    }
-    STRATA_ASSIGN(const safetensors::Tensor* tensor,
-                  source.want(name, {Shape(spec.shape.rbegin(), spec.shape.rend())}));
-    Recipe recipe;
-    recipe.spec.name = spec.name;
-    recipe.spec.shape = spec.shape;
-    recipe.bands = {{{{tensor, 0, recipe.rows()}}, spec.shape[0], 0, spec.shape[0]}};
-    return recipe;
-}
-
-}  // namespace
 
 Result<model::Config> take_target(const std::string& target, gguf::Writer& writer) {
     std::error_code ignored;
@@ -161,7 +161,7 @@ Status convert_draft(const ConvertOptions& options) {
     std::vector<Output> outputs;
     for (const dflash::TensorSpec& spec : dflash::tensor_list(config)) {
         STRATA_ASSIGN(Recipe recipe, make_recipe(spec, source));
-        STRATA_ASSIGN(const quant::Type type, type_of(options.types, spec));
+        STRATA_ASSIGN(const quant::Type type, draft_type(options.types.type, spec));
         STRATA_ASSIGN(Output output, declare(std::move(recipe), type, writer));
         outputs.push_back(std::move(output));
     }

@@ -7,11 +7,21 @@
 #include "convert/convert.h"
 #include "gguf/writer.h"
 #include "model/config.h"
+#include "quant/type.h"
+#include "spec/dflash/config.h"
+#include "spec/dflash/tensors.h"
 
 namespace strata::convert {
 
 // Whether config.json at `path` describes a DFlash2 draft. Error: it cannot be read.
 Result<bool> is_draft(const std::string& path);
+
+// general.architecture and every dflash.* key.
+void set_draft_keys(const dflash::Config& config, gguf::Writer& writer);
+
+// What a draft of ours has its tensor in, where its matrices are to be of `type`. Error: a row
+// width that the type's block does not divide.
+Result<quant::Type> draft_type(quant::Type type, const dflash::TensorSpec& spec);
 
 // The sizes of a drafter's target, a checkpoint's directory or a GGUF file, and its tokenizer into
 // the file. Error: it cannot be read.

@@ -9,6 +9,8 @@
 #include "base/text.h"
 #include "model/config.h"
 #include "model/tensors.h"
+#include "spec/dflash/config.h"
+#include "spec/dflash/tensors.h"
 
 namespace strata::convert {
 namespace {
@@ -136,6 +138,14 @@ std::vector<std::string> optional_parts(const gguf::File& file,
     return without;
 }
 
+// One sentence at most: a draft's contract is checked up to what it first finds.
+std::vector<std::string> draft_lacks(const gguf::File& file) {
+    const auto config = dflash::config_from_gguf(file);
+    if (!config.ok()) return {config.error().message};
+    const Status status = dflash::check_tensors(*config, file);
+    return status.ok() ? std::vector<std::string>{} : std::vector{status.error().message};
+}
+
 }  // namespace
 
 Result<Inspection> inspect(const std::string& path) {
@@ -156,6 +166,8 @@ Result<Inspection> inspect(const std::string& path) {
         } else {
             inspection.lacks = {read.error().message};
         }
+    } else if (inspection.architecture == "dflash") {
+        inspection.lacks = draft_lacks(opened);
     }
     inspection.classes = sum_classes(opened, rows);
     inspection.without = optional_parts(opened, config);

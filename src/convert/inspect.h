@@ -25,7 +25,8 @@ struct Inspection {
     // In a fixed order, only those with tensors; their bytes add up to all tensor data.
     std::vector<ClassSize> classes;
     // What a complete model of the architecture has and this file has not or has otherwise, a
-    // sentence each. No value: the architecture is not qwen4exp, so this is not known.
+    // sentence each. No value: the architecture is neither qwen4exp nor dflash, so this
+    // is not known.
     std::optional<std::vector<std::string>> lacks;
     // Parts that a model may go without and this one does: a tokenizer, a chat template, ...
     std::vector<std::string> without;

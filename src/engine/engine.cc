@@ -1,7 +1,6 @@
 #include "strata/engine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "backend/choose.h"
@@ -9,6 +8,7 @@
 #include "engine/model_text.h"
 #include "engine/parts.h"
 #include "model/plan.h"
+#include "spec/dflash/config.h"
 #include "tokenizer/stream.h"
 
 namespace strata {
@@ -79,18 +79,7 @@ Result<ModelInfo> describe(const model::Target& target) {
 }  // namespace
 
 std::vector<std::int64_t> default_feature_layers(std::int64_t layers) {
-    constexpr std::int64_t kTaps = 5;
-    const bool inner = layers - 3 - 5 >= kTaps - 1;
-    const std::int64_t count = std::min(kTaps, layers);
-    const auto first = inner ? 5.0 : 0.0;
-    const auto last = static_cast<double>(inner ? layers - 3 : layers - 1);
-    std::vector<std::int64_t> taps;
-    for (std::int64_t i = 0; i < count; ++i) {
-        const double share =
-            count == 1 ? 0 : static_cast<double>(i) / static_cast<double>(count - 1);
-        taps.push_back(std::llrint(first + (last - first) * share));
-    }
-    return taps;
+    return dflash::spread_layers(layers);
 }
 
 model::SequenceOptions Engine::Parts::sequence_options(std::int64_t tokens, bool mtp) const {

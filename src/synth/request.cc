@@ -92,6 +92,10 @@ Status synthesize_model(const SynthRequest& request, const SynthProgress& progre
     STRATA_TRY(put_table(request, preset_vocabulary, options.config));
     options.seed = request.seed;
     options.output = request.output;
+    if (!request.dflash.empty()) {
+        STRATA_ASSIGN(options.draft, synth::draft_preset(request.preset, options.config));
+        options.draft_output = request.dflash;
+    }
     if (progress) {
         options.progress = [&progress](std::uint64_t done, std::uint64_t total) {
             return progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(total));

@@ -3,17 +3,21 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/output_file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "convert/draft.h"
 #include "convert/hf_config.h"
 #include "convert/metadata.h"
 #include "gguf/writer.h"
 #include "model/tensors.h"
+#include "spec/dflash/tensors.h"
 
 namespace strata::synth {
 namespace {
@@ -63,6 +67,24 @@ std::uint64_t rows_of(const model::TensorSpec& spec) {
     return rows;
 }
 
+// A file that is declared and not yet begun.
+struct Plan {
+    std::string output;
+    gguf::Writer writer;
+    std::vector<model::TensorSpec> specs;
+    std::vector<quant::Type> types;  // of specs
+    std::uint64_t bytes = 0;         // of all tensors
+
+    Status add(model::TensorSpec spec, quant::Type type) {
+        STRATA_TRY(writer.add_tensor(spec.name, type, spec.shape));
+        STRATA_ASSIGN(const std::uint64_t row_bytes, quant::row_bytes(type, spec.shape[0]));
+        bytes += rows_of(spec) * row_bytes;
+        specs.push_back(std::move(spec));
+        types.push_back(type);
+        return Ok{};
+    }
+};
+
 // Encoded blocks of matrices, one after another, and how many bytes each has.
 struct Pool {
     std::vector<std::byte> blocks;
@@ -79,9 +101,19 @@ constexpr std::uint64_t kBatchBytes = std::uint64_t{32} << 20;
 
 class Filler {
   public:
-    Filler(const SynthOptions& options, std::uint64_t total, gguf::Writer& writer)
-        : options_(options), writer_(writer), total_(total) {}
+    // `total` bytes are to be written, of all files.
+    Filler(const SynthOptions& options, std::uint64_t total) : options_(options), total_(total) {}
 
+    Status write(Plan& plan) {
+        STRATA_TRY(plan.writer.begin(plan.output));
+        writer_ = &plan.writer;
+        for (std::size_t i = 0; i < plan.specs.size(); ++i) {
+            STRATA_TRY(fill(plan.specs[i], plan.types[i]));
+        }
+        return plan.writer.commit();
+    }
+
+  private:
     Status fill(const model::TensorSpec& spec, quant::Type type) {
         STRATA_ASSIGN(const std::uint64_t row_bytes, quant::row_bytes(type, spec.shape[0]));
         const bool in_blocks = quant::info(type).block > 1;
@@ -90,7 +122,6 @@ class Filler {
                          : fill_values(spec, type);
     }
 
-  private:
     Status fill_values(const model::TensorSpec& spec, quant::Type type) {
         const quant::TypeInfo& info = quant::info(type);
         const std::uint64_t stream = seed_of(options_.seed, spec.name);
@@ -147,14 +178,14 @@ class Filler {
     }
 
     Status write(std::span<const std::byte> bytes) {
-        STRATA_TRY(writer_.write_tensor_data(bytes));
+        STRATA_TRY(writer_->write_tensor_data(bytes));
         done_ += bytes.size();
         if (!options_.progress || options_.progress(done_, total_)) return Ok{};
-        return STRATA_ERROR("the model was interrupted after ", done_, " of ", total_, " bytes");
+        return STRATA_ERROR("writing was interrupted after ", done_, " of ", total_, " bytes");
     }
 
     const SynthOptions& options_;
-    gguf::Writer& writer_;
+    gguf::Writer* writer_ = nullptr;  // of the file that is being written
     std::map<std::pair<quant::Type, std::uint64_t>, Pool> pools_;
     ThreadPool threads_{available_threads()};
     std::vector<std::byte> bytes_;
@@ -162,7 +193,10 @@ class Filler {
     std::uint64_t total_;
 };
 
-void set_tokenizer(const SynthOptions& options, gguf::Writer& writer) {
+void set_common_keys(const SynthOptions& options, quant::Type type, gguf::Writer& writer) {
+    writer.set("general.name", gguf::Value::string("random weights"));
+    writer.set("general.file_type", gguf::Value::of(convert::file_type(type)));
+    writer.set("general.quantization_version", gguf::Value::of(convert::kQuantizationVersion));
     const std::int64_t tokens = options.config.vocabulary;
     if (options.tokenizer && tokens >= kByteVocabularyTokens) {
         convert::set_vocabulary_keys(byte_vocabulary(tokens), writer);
@@ -171,32 +205,64 @@ void set_tokenizer(const SynthOptions& options, gguf::Writer& writer) {
     }
 }
 
+Result<Plan> plan_model(const SynthOptions& options) {
+    STRATA_TRY(model::validate(options.config));
+    Plan plan;
+    plan.output = options.output;
+    convert::HfConfig config;
+    config.model = options.config;
+    convert::set_model_keys(config, plan.writer);
+    set_common_keys(options, options.types.type, plan.writer);
+    for (model::TensorSpec& spec : model::tensor_list(options.config)) {
+        STRATA_ASSIGN(const quant::Type type, convert::choose_type(options.types, spec));
+        STRATA_TRY(plan.add(std::move(spec), type));
+    }
+    return plan;
+}
+
+model::TensorRole role_of(const dflash::TensorSpec& spec) {
+    if (spec.kind != dflash::TensorKind::numbers) return model::TensorRole::matrix;
+    return spec.shape.size() == 1 ? model::TensorRole::gain : model::TensorRole::convolution;
+}
+
+Result<Plan> plan_draft(const SynthOptions& options, const dflash::Config& draft) {
+    STRATA_TRY(dflash::validate(draft));
+    STRATA_TRY(dflash::check_target(draft, options.config));
+    if (same_place(options.output, options.draft_output)) {
+        return STRATA_ERROR("the draft is to be written to ", quote(options.draft_output),
+                            ", where the model goes: another name is wanted");
+    }
+    Plan plan;
+    plan.output = options.draft_output;
+    const quant::Type wanted = options.types.dense.value_or(options.types.type);
+    convert::set_draft_keys(draft, plan.writer);
+    set_common_keys(options, wanted, plan.writer);
+    plan.writer.set("tokenizer.ggml.mask_token_id",
+                    gguf::Value::of(static_cast<std::uint32_t>(draft.mask_token)));
+    for (const dflash::TensorSpec& spec : dflash::tensor_list(draft)) {
+        STRATA_ASSIGN(const quant::Type type, convert::draft_type(wanted, spec));
+        model::TensorSpec filled;
+        filled.name = spec.name;
+        filled.shape = spec.shape;
+        filled.role = role_of(spec);
+        STRATA_TRY(plan.add(std::move(filled), type));
+    }
+    return plan;
+}
+
 }  // namespace
 
 Status synthesize(const SynthOptions& options) {
-    STRATA_TRY(model::validate(options.config));
-    gguf::Writer writer;
-    convert::HfConfig config;
-    config.model = options.config;
-    convert::set_model_keys(config, writer);
-    writer.set("general.name", gguf::Value::string("random weights"));
-    writer.set("general.file_type", gguf::Value::of(convert::file_type(options.types.type)));
-    writer.set("general.quantization_version", gguf::Value::of(convert::kQuantizationVersion));
-    set_tokenizer(options, writer);
-    const std::vector<model::TensorSpec> specs = model::tensor_list(options.config);
-    std::vector<quant::Type> types;
-    std::uint64_t total = 0;
-    for (const model::TensorSpec& spec : specs) {
-        STRATA_ASSIGN(const quant::Type type, convert::choose_type(options.types, spec));
-        STRATA_TRY(writer.add_tensor(spec.name, type, spec.shape));
-        STRATA_ASSIGN(const std::uint64_t row_bytes, quant::row_bytes(type, spec.shape[0]));
-        total += rows_of(spec) * row_bytes;
-        types.push_back(type);
+    STRATA_ASSIGN(Plan model, plan_model(options));
+    std::uint64_t total = model.bytes;
+    std::optional<Plan> draft;
+    if (options.draft) {
+        STRATA_ASSIGN(draft, plan_draft(options, *options.draft));
+        total += draft->bytes;
     }
-    STRATA_TRY(writer.begin(options.output));
-    Filler filler(options, total, writer);
-    for (std::size_t i = 0; i < specs.size(); ++i) STRATA_TRY(filler.fill(specs[i], types[i]));
-    return writer.commit();
+    Filler filler(options, total);
+    STRATA_TRY(filler.write(model));
+    return draft ? filler.write(*draft) : Status(Ok{});
 }
 
 }  // namespace strata::synth

@@ -89,13 +89,16 @@ TEST(Inspect, what_a_model_lacks_is_listed) {
 
 TEST(Inspect, a_configuration_that_does_not_read_is_what_the_file_lacks) {
     const TempDir directory;
-    gguf::Writer writer;
-    writer.set("general.architecture", gguf::Value::string("qwen4exp"));
-    ASSERT_TRUE(writer.begin(directory / "a.gguf").ok());
-    ASSERT_TRUE(writer.commit().ok());
-    const convert::Inspection inspection = inspected(directory / "a.gguf");
-    ASSERT_TRUE(inspection.lacks);
-    EXPECT_TRUE(says(inspection.lacks->at(0), "qwen4exp.block_count"));
+    for (const auto& [architecture, key] :
+         {std::pair("qwen4exp", "qwen4exp.block_count"), std::pair("dflash", "selector_top_k")}) {
+        gguf::Writer writer;
+        writer.set("general.architecture", gguf::Value::string(architecture));
+        ASSERT_TRUE(writer.begin(directory / "a.gguf").ok());
+        ASSERT_TRUE(writer.commit().ok());
+        const convert::Inspection inspection = inspected(directory / "a.gguf");
+        ASSERT_TRUE(inspection.lacks);
+        EXPECT_TRUE(says(inspection.lacks->at(0), key));
+    }
 }
 
 TEST(Inspect, files_of_other_architectures_are_shown_without_a_list_of_what_lacks) {

@@ -1,5 +1,6 @@
 #include "spec/dflash/config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -224,6 +225,21 @@ Status validate(const Config& config) {
         }
     }
     return Ok{};
+}
+
+std::vector<std::int64_t> spread_layers(std::int64_t layers) {
+    constexpr std::int64_t kTaps = 5;
+    const bool inner = layers - 3 - 5 >= kTaps - 1;
+    const std::int64_t count = std::min(kTaps, layers);
+    const auto first = inner ? 5.0 : 0.0;
+    const auto last = static_cast<double>(inner ? layers - 3 : layers - 1);
+    std::vector<std::int64_t> taps;
+    for (std::int64_t i = 0; i < count; ++i) {
+        const double share =
+            count == 1 ? 0 : static_cast<double>(i) / static_cast<double>(count - 1);
+        taps.push_back(std::llrint(first + (last - first) * share));
+    }
+    return taps;
 }
 
 Status check_target(const Config& config, const model::Config& target) {

@@ -61,6 +61,11 @@ Result<Config> config_from_gguf(const gguf::File& file);
 // Every relation between the numbers that the drafter relies on. config_from_gguf has called it.
 Status validate(const Config& config);
 
+// The layers of a target of `layers` that published drafts take features after:
+// round(linspace(5, layers - 3, 5)), and where that does not give five distinct ones, as many as
+// there are to five, spread evenly from the first to the last.
+std::vector<std::int64_t> spread_layers(std::int64_t layers);
+
 // Error: what of the draft does not fit the target.
 Status check_target(const Config& config, const model::Config& target);
 
