@@ -20,12 +20,15 @@ constexpr int kThreads = kWarps * kWarp;
 // use(name) for the formats of blocks that have code here.
 #define STRATA_ROW_BLOCKS(use) use(q8_0) use(q4_0) use(q2_0) use(iq3_xxs)
 
-constexpr int kRows = 4;  // that a warp takes together: what it reads of x serves all of them
+// Of blocks, that a warp takes together: what it reads of x serves all of them.
+constexpr int kRows = 4;
+
+constexpr int rows_of_warp(quant::Type type) { return block_fields(type).values == 0 ? 1 : kRows; }
 
 // Some weight rows with input rows.
 struct RowJob {
     const std::byte* row;
-    int rows;  // of kRows that are there, at least 1
+    int rows;  // that are there, at least 1
     int row_bytes;
     int cols;
     int align;
@@ -46,19 +49,20 @@ struct RowJob {
     }
 };
 
-template <int kTile>
-__device__ void store_rows(const RowJob& job, int first, float (&sums)[kRows][kTile]) {
+template <int kCount, int kTile>
+__device__ void store_rows(const RowJob& job, int first, const float* sums) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
 #pragma unroll
     for (int t = 0; t < kTile; ++t) {
         float own = 0.0f;
 #pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-            const float sum = warp_sum(sums[r][t]);
-            if (static_cast<int>(threadIdx.x) % kWarp == r) own = sum;
+        for (int r = 0; r < kCount; ++r) {
+            const float sum = warp_sum(sums[r * kTile + t]);
+            if (lane == r) own = sum;
         }
-        const int r = static_cast<int>(threadIdx.x) % kWarp;
-        if (r < job.rows && r < kRows && first + t < job.count) {
-            job.out[(first + t) * job.out_stride + r] = job.factor == 1.0f ? own : own * job.factor;
+        if (lane < kCount && lane < job.rows && first + t < job.count) {
+            job.out[(first + t) * job.out_stride + lane] =
+                job.factor == 1.0f ? own : own * job.factor;
         }
     }
 }
@@ -108,42 +112,46 @@ __device__ void multiply_blocks(const RowJob& job) {
                 }
             }
         }
-        store_rows(job, first, sums);
+        store_rows<kRows, kTile>(job, first, &sums[0][0]);
     }
 }
 
+// One row: there are few, and what a lane needs of it is on its way at once.
 template <quant::Type kType, int kTile>
 __device__ void multiply_values(const RowJob& job) {
+    constexpr int kSteps = 5;
     const int pieces = (job.cols + kPiece - 1) / kPiece;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    Piece<kType> weight[kRows];
+    Piece<kType> weight[kSteps];
     const auto load = [&](int piece) {
 #pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-            const std::byte* row = job.row + (r < job.rows ? r : 0) * job.row_bytes;
-            weight[r].load(row, piece, job.cols, job.align);
+        for (int i = 0; i < kSteps; ++i) {
+            const int own = piece + i * kWarp;
+            if (own < pieces) weight[i].load(job.row, own, job.cols, job.align);
         }
     };
-    if (lane < pieces) load(lane);
+    load(lane);
     wait_for_earlier_kernels();
     for (int first = 0; first < job.count; first += kTile) {
-        float sums[kRows][kTile] = {};
-        for (int piece = lane; piece < pieces; piece += kWarp) {
+        float sums[kTile] = {};
+        for (int piece = lane; piece < pieces; piece += kSteps * kWarp) {
             if (first != 0 || piece != lane) load(piece);
 #pragma unroll
-            for (int t = 0; t < kTile; ++t) {
-                float x[kPiece];
-                job.x->eight(job.x_row(first + t), piece * kPiece, x);
+            for (int i = 0; i < kSteps; ++i) {
+                const int own = piece + i * kWarp;
+                if (own >= pieces) continue;
 #pragma unroll
-                for (int r = 0; r < kRows; ++r) {
+                for (int t = 0; t < kTile; ++t) {
+                    float x[kPiece];
+                    job.x->eight(job.x_row(first + t), own * kPiece, x);
 #pragma unroll
                     for (int j = 0; j < kPiece; ++j) {
-                        sums[r][t] = __fmaf_rn(weight[r].at(j), x[j], sums[r][t]);
+                        sums[t] = __fmaf_rn(weight[i].at(j), x[j], sums[t]);
                     }
                 }
             }
         }
-        store_rows(job, first, sums);
+        store_rows<1, kTile>(job, first, sums);
     }
 }
 
@@ -163,11 +171,8 @@ __device__ __forceinline__ void multiply_job(const RowJob& job) {
     }
 }
 
-// Rows of a block.
-constexpr int kBlockRows = kWarps * kRows;
-
-// Blocks from part.first_block on have kBlockRows rows each of the part's segments, one after
-// another.
+// Blocks from part.first_block on have the rows of kWarps warps each of the part's segments, one
+// after another.
 template <quant::Type kType, int kTile>
 __global__ void __launch_bounds__(kThreads, kTile == 1 ? 6 : 4)
     rows_kernel(const __grid_constant__ Products all) {
@@ -177,10 +182,12 @@ __global__ void __launch_bounds__(kThreads, kTile == 1 ? 6 : 4)
         ++own;
     }
     const Part& part = all.part[own];
+    constexpr int kOwnRows = rows_of_warp(kType);
+    constexpr int kBlockRows = kWarps * kOwnRows;
     const int across = (part.rows + kBlockRows - 1) / kBlockRows;
     const int block = static_cast<int>(blockIdx.x) - part.first_block;
     const int segment = block / across;
-    const int row = block % across * kBlockRows + static_cast<int>(threadIdx.x) / kWarp * kRows;
+    const int row = block % across * kBlockRows + static_cast<int>(threadIdx.x) / kWarp * kOwnRows;
 
     auto* book = reinterpret_cast<unsigned*>(shared_bytes());
     constexpr int kBookWords = codebook_bytes(kType) / 4;
@@ -306,12 +313,13 @@ void launch_type(Queue& queue, const Products& products, const Grid& grid, int w
 // Parts of one type.
 void launch_alike(Queue& queue, Products& products) {
     const quant::Type type = products.part[0].type;
+    const int block_rows = kWarps * rows_of_warp(type);
     int blocks = 0;
     int window = 1;
     for (int i = 0; i < products.parts; ++i) {
         Part& part = products.part[i];
         part.first_block = blocks;
-        blocks += (part.rows + kBlockRows - 1) / kBlockRows * part.segments;
+        blocks += (part.rows + block_rows - 1) / block_rows * part.segments;
         window = std::max(window, part.members_most);
     }
     const Grid grid{.blocks = dim3(static_cast<unsigned>(blocks)),

@@ -24,6 +24,7 @@ constexpr int kColumns = 2;      // of x, a warp
 constexpr int kStreamsMax = kWarp / kLowLanes;
 constexpr int kSliceMax = kSliceEights * kWarp * kEight;
 constexpr int kLowMax = kLowEights * kLowLanes * kEight;
+constexpr int kSlicesAllMax = 16;  // of all streams
 
 // Slices of a stream of this width; 0: no division fits.
 int slices_of(std::int64_t width) {
@@ -67,11 +68,23 @@ __device__ void take_slice(const Fused& fused, std::int64_t first, int rows, int
         const std::int64_t t = first + i;
         const float inject = args.block_out.empty() ? 0.0f : args.block_inject.row(t)[s];
         float* row = values + i * width;
+        // All loads are on their way before the first is used.
+        constexpr int kEach = kSliceMax / kThreads;
+        float folded[kEach];
+        float gains[kEach];
+#pragma unroll
+        for (int j = 0; j < kEach; ++j) {
+            const int c = static_cast<int>(threadIdx.x) + j * kThreads;
+            folded[j] = c < width ? fused.folded(t, s, from + c, inject) : 0.0f;
+            gains[j] = c < width ? norm[c] : 0.0f;
+        }
         float squares = 0.0f;
-        for (int c = static_cast<int>(threadIdx.x); c < width; c += kThreads) {
-            const float value = fused.folded(t, s, from + c, inject);
-            squares = __fmaf_rn(value, value, squares);
-            row[eight_at(c, width / kEight)] = value * norm[c];
+#pragma unroll
+        for (int j = 0; j < kEach; ++j) {
+            const int c = static_cast<int>(threadIdx.x) + j * kThreads;
+            if (c >= width) continue;
+            squares = __fmaf_rn(folded[j], folded[j], squares);
+            row[eight_at(c, width / kEight)] = folded[j] * gains[j];
         }
         if (blockIdx.x != 0) continue;
         squares = block_sum<kThreads>(squares, sums);
@@ -143,12 +156,42 @@ __global__ void __launch_bounds__(kThreads, 2) multiply_slice(Fused fused) {
 
 // What every block of the second launch makes for itself: the streams' factors [kRows, S], l in
 // the order of eight_at [kRows, L]; the first block also writes inject.
+// The slices' parts of one product, all on their way at once.
+struct SliceParts {
+    float part[kSlicesAllMax];
+
+    __device__ void load(const Fused& fused, std::int64_t t, int product) {
+        const int all = fused.all_slices();
+        const float* from = fused.partial + t * all * fused.products + product;
+#pragma unroll
+        for (int n = 0; n < kSlicesAllMax; ++n) {
+            part[n] = n < all ? from[n * fused.products] : 0.0f;
+        }
+    }
+    __device__ float sum(const Fused& fused, const float* factors) const {
+        float all = 0.0f;
+        float stream = 0.0f;
+#pragma unroll
+        for (int n = 0; n < kSlicesAllMax; ++n) {
+            if (n >= fused.all_slices()) break;
+            stream += part[n];
+            if ((n + 1) % fused.slices != 0) continue;
+            all = __fmaf_rn(factors[n / fused.slices], stream, all);
+            stream = 0.0f;
+        }
+        return all;
+    }
+};
+
 template <int kRows>
 __device__ void put_together(const Fused& fused, std::int64_t first, int rows, float* factors,
                              float* low) {
     const op::StreamRead& args = fused.args;
     const auto down = static_cast<int>(args.down.rows);
     const auto thread = static_cast<int>(threadIdx.x);
+    const int products = blockIdx.x == 0 ? fused.products : down;
+    SliceParts parts;
+    if (thread < rows * products) parts.load(fused, first + thread / products, thread % products);
     if (thread < rows * args.streams) {
         const int s = thread % args.streams;
         const std::int64_t part =
@@ -159,19 +202,11 @@ __device__ void put_together(const Fused& fused, std::int64_t first, int rows, f
     }
     __syncthreads();
     const float share = 1.0f / static_cast<float>(args.streams);
-    const int products = blockIdx.x == 0 ? fused.products : down;
     for (int at = thread; at < rows * products; at += kThreads) {
         const int i = at / products;
         const int r = at % products;
-        const float* part = fused.partial + (first + i) * fused.all_slices() * fused.products + r;
-        float sum = 0.0f;
-        for (int s = 0; s < args.streams; ++s) {
-            float stream = 0.0f;
-            for (int n = 0; n < fused.slices; ++n) {
-                stream += part[(s * fused.slices + n) * fused.products];
-            }
-            sum = __fmaf_rn(factors[i * args.streams + s], stream, sum);
-        }
+        if (at != thread) parts.load(fused, first + i, r);
+        const float sum = parts.sum(fused, factors + i * args.streams);
         if (r < down) {
             low[i * down + eight_at(r, down / kEight)] = silu(sum * share);
         } else {
@@ -183,20 +218,37 @@ __device__ void put_together(const Fused& fused, std::int64_t first, int rows, f
 
 // x of one column, from the product of up with l that the lanes of this one's stream and row hold:
 // lane i of the eight of a stream goes on with row i of x.
+struct Column {
+    bool own;      // this lane goes on with one
+    float stream;  // the residual with the block before
+    float gain;
+
+    __device__ void load(const Fused& fused, std::int64_t first, int rows, int s, int part,
+                         std::int64_t column) {
+        const op::StreamRead& args = fused.args;
+        const std::int64_t t = first + part;
+        own = s < args.streams && column < args.x.cols && part < rows;
+        if (!own) return;
+        const float inject =
+            args.block_out.empty() ? 0.0f : fused.inject_from[t * args.streams + s];
+        stream = fused.folded(t, s, column, inject);
+        gain = args.norm[s * args.x.cols + column];
+    }
+};
+
 template <int kRows>
-__device__ void finish_column(const Fused& fused, std::int64_t first, int rows, int s, int part,
-                              std::int64_t column, float gate, const float* factors) {
+__device__ void finish_column(const Fused& fused, std::int64_t first, int s, int part,
+                              std::int64_t column, const Column& loaded, float gate,
+                              const float* factors) {
     const op::StreamRead& args = fused.args;
     const std::int64_t t = first + part;
-    const bool own = s < args.streams && column < args.x.cols && part < rows;
-    const bool folds = !args.block_out.empty();
+    const bool own = loaded.own;
     float value = 0.0f;
     if (own) {
-        const float inject = folds ? fused.inject_from[t * args.streams + s] : 0.0f;
-        const std::int64_t at = s * args.x.cols + column;
-        const float stream = fused.folded(t, s, column, inject);
-        if (folds) args.residual.row(t)[at] = stream;
-        value = sigmoid(gate) * (stream * factors[part * args.streams + s] * args.norm[at]);
+        if (!args.block_out.empty()) {
+            args.residual.row(t)[s * args.x.cols + column] = loaded.stream;
+        }
+        value = sigmoid(gate) * (loaded.stream * factors[part * args.streams + s] * loaded.gain);
     }
     for (int by = kWarp / 2; by >= kLowLanes; by /= 2) {
         value += __shfl_xor_sync(kAllLanes, value, by);
@@ -231,6 +283,9 @@ __global__ void __launch_bounds__(kThreads, 2) collapse_streams(Fused fused) {
     auto* low = reinterpret_cast<float*>(shared_bytes());
     const std::int64_t first = std::int64_t{blockIdx.z} * kRows;
     const auto rows = static_cast<int>(min(std::int64_t{kRows}, args.x.rows - first));
+    Column columns[kColumns];
+#pragma unroll
+    for (int n = 0; n < kColumns; ++n) columns[n].load(fused, first, rows, s, part, column + n);
     put_together<kRows>(fused, first, rows, factors, low);
 
 #pragma unroll
@@ -258,7 +313,7 @@ __global__ void __launch_bounds__(kThreads, 2) collapse_streams(Fused fused) {
             }
             if (part == i) gate = sum;
         }
-        finish_column<kRows>(fused, first, rows, s, part, column + n, gate, factors);
+        finish_column<kRows>(fused, first, s, part, column + n, columns[n], gate, factors);
     }
 }
 
@@ -290,8 +345,8 @@ void launch_both(const Fused& fused, Queue& queue) {
 bool reads_streams_fused(const op::StreamRead& args) {
     const bool injects = !args.inject_weight.empty();
     return args.streams <= kStreamsMax && slices_of(args.x.cols) > 0 &&
-           args.down.rows % kEight == 0 && args.down.rows <= kLowMax &&
-           reads_as_eights(args.down) && reads_as_eights(args.up) &&
+           args.streams * slices_of(args.x.cols) <= kSlicesAllMax && args.down.rows % kEight == 0 &&
+           args.down.rows <= kLowMax && reads_as_eights(args.down) && reads_as_eights(args.up) &&
            (!injects ||
             (args.inject_weight.type == args.down.type && reads_as_eights(args.inject_weight)));
 }
