@@ -103,6 +103,19 @@ Status Target::bind_mtp() {
     return weights_.bind_mtp(*mtp_file_, config_, *device_, *queue_);
 }
 
+Target::~Target() { unpin(); }
+
+void Target::unpin() {
+    if (!pinned_.empty()) device_->unpin(pinned_);
+    pinned_ = {};
+}
+
+// Memory that is pinned must not be moved by a vector that outgrows it.
+void Target::grow(std::vector<float>& values, std::size_t size) {
+    if (&values == &logits_ && size > logits_.capacity()) unpin();
+    values.resize(size);
+}
+
 Status Target::prepare(std::int64_t rows_max) {
     rows_max_ = rows_max;
     const std::vector<double> frequencies = inverse_frequencies(config_);
@@ -116,6 +129,9 @@ Status Target::prepare(std::int64_t rows_max) {
     at_.work.ngram_table = table;
     device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.inverse_frequency.data),
                     std::as_bytes(std::span(frequencies)));
+    logits_.reserve(static_cast<std::size_t>(at_.logits.size()));
+    pinned_ = std::as_writable_bytes(std::span(logits_.data(), logits_.capacity()));
+    device_->pin(pinned_);
     if (ngram_reader_ != nullptr) {
         // The rows of a step lie in the order in which they are wanted.
         ngram_rows_.resize(static_cast<std::size_t>(at_.work.ngram_rows.size()));
@@ -308,7 +324,7 @@ void Target::take_logits(Forward& pass, std::int64_t from, std::int64_t rows,
         const std::int64_t now = std::min(rows, at_.logits.rows);
         pass.head(from, head, {at_.logits.data, now, head.rows});
         const std::size_t at = out.size();
-        out.resize(at + static_cast<std::size_t>(now * head.rows));
+        grow(out, at + static_cast<std::size_t>(now * head.rows));
         device_->download(*queue_, std::as_writable_bytes(std::span(out).subspan(at)),
                           reinterpret_cast<const std::byte*>(at_.logits.data));
         from += now;
@@ -436,7 +452,7 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
     for (std::int64_t i = 0; i < guesses; ++i) {
         upload_tokens(std::span(&next, 1));
         run_guess(sequence, state, work, last + i);
-        logits_.resize(logits_.size() + width);
+        grow(logits_, logits_.size() + width);
         device_->download(*queue_, std::as_writable_bytes(std::span(logits_).last(width)),
                           reinterpret_cast<const std::byte*>(at_.logits.data));
         queue_->wait();

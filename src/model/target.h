@@ -94,6 +94,10 @@ class Target {
                                                 const NgramOptions& ngram = {},
                                                 std::optional<gguf::File> mtp = {});
 
+    Target(const Target&) = delete;
+    Target& operator=(const Target&) = delete;
+    ~Target();
+
     const Config& config() const { return config_; }
     const gguf::File& file() const { return file_; }
     // Of the MTP layer, where it has one of its own.
@@ -146,6 +150,8 @@ class Target {
     Status open_ngram(std::int64_t cache, ReadMethod method, std::int64_t rows_max);
     Status bind_mtp();
     Status prepare(std::int64_t rows_max);
+    void unpin();
+    void grow(std::vector<float>& values, std::size_t size);
     Status check_step(const Sequence& sequence, const StepRequest& request) const;
     Status check_token(std::int32_t token) const;
     void upload_tokens(std::span<const std::int32_t> tokens);
@@ -204,7 +210,8 @@ class Target {
     std::vector<std::int64_t> ngram_rows_;
     std::vector<std::byte> ngram_read_;  // the rows of a step, as stored
     std::vector<std::int64_t> key_;      // of recorded work
-    std::vector<float> logits_;
+    std::vector<float> logits_;          // its memory, of a window's rows, is pinned
+    std::span<std::byte> pinned_;
     std::vector<float> features_;
     std::vector<float> mean_;
     std::vector<float> residual_;

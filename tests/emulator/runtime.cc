@@ -57,6 +57,8 @@ cudaError_t cudaFree(void* data) {
     return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) { return take(data, bytes); }
+cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
 cudaError_t cudaFreeHost(void* data) { return cudaFree(data); }
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
     std::memset(data, value, bytes);

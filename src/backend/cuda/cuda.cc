@@ -50,8 +50,8 @@ class Device final : public device::Device {
     }
 
     void upload(device::Queue& queue, std::byte* to, std::span<const std::byte> from) override {
+        // Memory that is not pinned has been read when the call returns.
         move(queue, to, from.data(), from.size(), cudaMemcpyHostToDevice);
-        queue.wait();
     }
     void download(device::Queue& queue, std::span<std::byte> to, const std::byte* from) override {
         move(queue, to.data(), from, to.size(), cudaMemcpyDeviceToHost);
@@ -63,6 +63,19 @@ class Device final : public device::Device {
     }
     void clear(device::Queue& queue, std::byte* data, std::size_t bytes) override {
         if (bytes != 0) STRATA_CUDA_MUST(cudaMemsetAsync(data, 0, bytes, stream_of(queue)));
+    }
+
+    // Where the system refuses, transfers are slower and no less right.
+    void pin(std::span<std::byte> memory) override {
+        if (cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterDefault) !=
+            cudaSuccess) {
+            static_cast<void>(cudaGetLastError());
+        }
+    }
+    void unpin(std::span<std::byte> memory) override {
+        if (cudaHostUnregister(memory.data()) != cudaSuccess) {
+            static_cast<void>(cudaGetLastError());
+        }
     }
 
     std::unique_ptr<device::Queue> make_queue() override {

@@ -150,7 +150,10 @@ struct Piece {
         const int here = cols - piece * kPiece;
         if (here >= kPiece) return load_words<kWords>(from, align, words);
         for (unsigned& word : words) word = 0;
-        for (int i = 0; i < here * kBytes; ++i) words[i / 4] |= load_byte(from + i) << i % 4 * 8;
+#pragma unroll
+        for (int i = 0; i < kPiece * kBytes; ++i) {
+            if (i < here * kBytes) words[i / 4] |= load_byte(from + i) << i % 4 * 8;
+        }
     }
     __device__ float at(int i) const {
         if constexpr (kType == quant::Type::f32) return __uint_as_float(words[i]);
