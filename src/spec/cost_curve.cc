@@ -11,12 +11,13 @@ namespace {
 constexpr double kMemory = 12;
 // What the others lose with every step: what was long ago gives way to the line.
 constexpr double kAging = 0.98;
-// A step that took longer than so many means was disturbed. Long steps are disturbed more often
-// than short ones: were they to count in full, a busy machine would make wide windows look bad.
+// A step that took longer than so many means was disturbed, and one as much shorter is as rare. Long
+// steps are disturbed more often than short ones: were they to count in full, a busy machine would
+// make wide windows look bad.
 constexpr double kOutlier = 1.3;
 // Of so many first steps of a size the fastest counts: caches are cold, and nothing says yet what
 // is disturbed.
-constexpr double kFirstSteps = 3;
+constexpr std::int64_t kFirstSteps = 3;
 // Where the assumed slope counts as a step that was seen, and for how much.
 constexpr double kSlopeAt = 9;
 constexpr double kSlopeWeight = 0.5;
@@ -28,12 +29,14 @@ void CostCurve::see(std::int64_t size, double milliseconds) {
     for (Mean& mean : means_) mean.weight *= kAging;
     Mean& mean = means_[static_cast<std::size_t>(size)];
     const double expected = seen_ ? at(size) : milliseconds;
-    const double taken = std::min(milliseconds, kOutlier * expected);
-    const bool first = mean.weight < kFirstSteps;
+    const bool first = mean.steps < kFirstSteps;
+    const double least = first ? 0 : expected / kOutlier;
+    const double taken = std::clamp(milliseconds, least, kOutlier * expected);
     mean.weight = std::min(mean.weight + 1, kMemory);
     const double step = (taken - mean.milliseconds) / mean.weight;
     mean.milliseconds =
-        first && mean.weight > 1 ? std::min(mean.milliseconds, taken) : mean.milliseconds + step;
+        first && mean.steps > 0 ? std::min(mean.milliseconds, taken) : mean.milliseconds + step;
+    ++mean.steps;
     seen_ = true;
     fit();
 }

@@ -26,6 +26,7 @@ class CostCurve {
     struct Mean {
         double milliseconds = 0;
         double weight = 0;
+        std::int64_t steps = 0;
     };
 
     double assumed(double size) const;
