@@ -8,8 +8,11 @@
 namespace strata::spec {
 namespace {
 
-// Rows that wait for a guess at most. Enough that the weights are read for many rows at once.
-constexpr std::int64_t kPendingRowsMax = 64;
+// Of rows that wait for a guess, at least so many and else at most so many bytes. Rows that no layer
+// will see any more need not be put into the context at all, so where twice the layers' reach fits,
+// a draft that never guesses computes nothing.
+constexpr std::int64_t kPendingRowsMin = 64;
+constexpr std::int64_t kPendingBytes = std::int64_t{8} << 20;
 
 }  // namespace
 
@@ -25,6 +28,10 @@ DflashDrafter::DflashDrafter(dflash::BlockModel& model, dflash::Context context,
                              float confidence_min)
     : model_(model), context_(std::move(context)), confidence_min_(confidence_min) {
     for (const op::DflashCells& cells : context_.cells()) reach_ = std::max(reach_, cells.slots);
+    const auto row_bytes =
+        model_.config().feature_width() * static_cast<std::int64_t>(sizeof(float));
+    pending_max_ = std::clamp(kPendingBytes / row_bytes, kPendingRowsMin,
+                              std::max(kPendingRowsMin, 2 * reach_));
 }
 
 void DflashDrafter::reset() {
@@ -49,17 +56,25 @@ Status DflashDrafter::keep(std::int64_t first, std::span<const std::int32_t> tok
     const MatrixView<const float> rows = result.features.rows_from(from - first, end - from);
     if (!pending_.empty()) {
         const auto waiting = static_cast<std::int64_t>(pending_.size()) / width;
-        if (waiting + rows.rows > kPendingRowsMax || pending_first_ + waiting != from) {
-            inject_pending();
-        }
+        if (waiting + rows.rows > pending_max_) drop_unseen(end);
+        const auto left = static_cast<std::int64_t>(pending_.size()) / width;
+        if (left + rows.rows > pending_max_ || pending_first_ + left != from) inject_pending();
     }
-    if (rows.rows > kPendingRowsMax) {
+    if (rows.rows > pending_max_) {
         model_.inject(context_, from, rows);
         return Ok{};
     }
     if (pending_.empty()) pending_first_ = from;
     pending_.insert(pending_.end(), rows.data, rows.data + rows.size());
     return Ok{};
+}
+
+void DflashDrafter::drop_unseen(std::int64_t end) {
+    const std::int64_t width = model_.config().feature_width();
+    const auto waiting = static_cast<std::int64_t>(pending_.size()) / width;
+    const std::int64_t unseen = std::clamp(end - reach_ - pending_first_, std::int64_t{0}, waiting);
+    pending_.erase(pending_.begin(), pending_.begin() + unseen * width);
+    pending_first_ += unseen;
 }
 
 void DflashDrafter::inject_pending() {

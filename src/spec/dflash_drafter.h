@@ -35,11 +35,14 @@ class DflashDrafter final : public Drafter {
   private:
     DflashDrafter(dflash::BlockModel& model, dflash::Context context, float confidence_min);
     void inject_pending();
+    // Forgets waiting rows that no layer sees from position `end` on.
+    void drop_unseen(std::int64_t end);
 
     dflash::BlockModel& model_;
     dflash::Context context_;
     float confidence_min_;
     std::int64_t reach_ = 0;          // the most positions that a layer's ring holds
+    std::int64_t pending_max_ = 0;    // rows
     std::int64_t seen_from_ = 0;      // the first position wanted of the step under way
     std::int64_t pending_first_ = 0;  // position of the first row kept and not yet injected
     std::vector<float> pending_;      // [rows, taps * D]
