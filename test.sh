@@ -4,6 +4,8 @@
 #                     is an nvcc; then the quick tests under AddressSanitizer with
 #                     UndefinedBehaviorSanitizer, and those that use threads under ThreadSanitizer
 #   ./test.sh quick   the quick tests alone
+#   ./test.sh emulated
+#                     the tests of the CUDA kernels, which run on the host, thread by thread
 # Stops at the first failure with a status that is not 0. The last lines are ctest's.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -33,9 +35,11 @@ case "${1-all}" in
 all)
     stage cpu all cpu
     if command -v nvcc >/dev/null; then
+        # That they compile: for one chip, without the optimisations that take most of the time.
         echo "== cuda: build the kernels"
-        cmake --preset cuda >/dev/null
-        cmake --build --preset cuda --target cuda_test -- --quiet
+        cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES=90 \
+            -DCMAKE_CUDA_FLAGS="-Xcicc -O0 -Xptxas -O0" >/dev/null
+        cmake --build --preset cuda --target strata_backend_cuda -- --quiet
     fi
     stage cpu-asan quick_tests cpu-asan
     stage cpu-tsan threaded_tests cpu-tsan
@@ -43,8 +47,11 @@ all)
 quick)
     stage cpu quick_tests quick
     ;;
+emulated)
+    stage cuda-emulated gpu_tests cuda-emulated
+    ;;
 *)
-    echo "usage: ./test.sh [quick]" >&2
+    echo "usage: ./test.sh [quick|emulated]" >&2
     exit 2
     ;;
 esac

@@ -18,8 +18,8 @@ struct MachineRates {
     int threads = 0;
     // A second, of a buffer far larger than any cache. On a GPU half of it is written: a copy.
     double read_bytes = 0;
-    // 0 where it is not measured: on a GPU. Multiply-adds a second in registers, in the fastest instructions there are for products of
-    // 8-bit numbers, of BF16 numbers, of F32 numbers.
+    // Multiply-adds a second in registers, in the fastest instructions there are for products of
+    // 8-bit numbers, of BF16 numbers, of F32 numbers. 0 where it is not measured: on a GPU.
     double i8_multiply_adds = 0;
     double bf16_multiply_adds = 0;
     double f32_multiply_adds = 0;
