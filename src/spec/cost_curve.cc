@@ -12,8 +12,8 @@ constexpr double kMemory = 12;
 // What the others lose with every step: what was long ago gives way to the line.
 constexpr double kAging = 0.98;
 // A step that took longer than so many means was disturbed, and one as much shorter is as rare.
-// Long steps are disturbed more often than short ones: were they to count in full, a busy machine would
-// make wide windows look bad.
+// Long steps are disturbed more often than short ones: were they to count in full, a busy machine
+// would make wide windows look bad.
 constexpr double kOutlier = 1.3;
 // Of so many first steps of a size the fastest counts: caches are cold, and nothing says yet what
 // is disturbed.

@@ -9,8 +9,8 @@ namespace strata::spec {
 namespace {
 
 // Of rows that wait for a guess, at least so many and else at most so many bytes. Rows that no
-// layer will see any more need not be put into the context at all, so where twice the layers' reach fits,
-// a draft that never guesses computes nothing.
+// layer will see any more need not be put into the context at all, so where twice the layers' reach
+// fits, a draft that never guesses computes nothing.
 constexpr std::int64_t kPendingRowsMin = 64;
 constexpr std::int64_t kPendingBytes = std::int64_t{8} << 20;
 
