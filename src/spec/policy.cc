@@ -253,7 +253,9 @@ void Policy::learn(std::int64_t computed, std::span<const float> confidence,
 }
 
 void Policy::learn_suffix(std::span<const Evidence> evidence, std::int64_t right, bool wrong) {
-    const std::size_t seen = static_cast<std::size_t>(right) + (wrong ? 1 : 0);
+    // What came after the last guess says nothing of it.
+    const std::size_t seen =
+        std::min(evidence.size(), static_cast<std::size_t>(right) + (wrong ? 1 : 0));
     for (std::size_t i = 0; i < seen; ++i) {
         by_evidence_[static_cast<std::size_t>(evidence[i])].see(i <
                                                                 static_cast<std::size_t>(right));
