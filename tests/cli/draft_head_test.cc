@@ -115,7 +115,8 @@ TEST(MtpHeadCommand, a_layer_with_a_head_of_its_own_guesses_as_with_the_models) 
     tokens.erase(want["path"][0].get<std::int32_t>());
     tokens.insert(1);
     expect_done(add_mtp_head(odd().path(), some, {"--draft-vocab", list()}));
-    for (const Json& token : chain_of(some)["path"]) EXPECT_TRUE(tokens.contains(token)) << token;
+    const Json other = chain_of(some);
+    for (const Json& token : other["path"]) EXPECT_TRUE(tokens.contains(token)) << token;
 }
 
 TEST(MtpHeadCommand, a_draft_vocabulary_changes_no_text) {
