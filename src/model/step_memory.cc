@@ -21,7 +21,9 @@ void StepMemory::lay_out(const Config& config, std::int64_t rows_max, std::int64
     ngram_read = pieces.take_bytes(ngram_bytes, 1);
     logits = pieces.matrix<float>(std::min(rows_max, kWindowRowsMax), config.vocabulary);
     mean = pieces.matrix<float>(std::max(rows_max, kRecordedFeatureRows), config.hidden);
-    first = pieces.vector<std::int64_t>(1);
+    first = pieces.vector<std::int64_t>(kMtpChainMax);
+    chain = pieces.vector<std::int32_t>(kMtpChainMax + 1);
+    picked = pieces.vector<op::Picked>(kMtpChainMax);
     inverse_frequency = pieces.matrix<double>(1, config.rotary_dim / 2);
 }
 

@@ -6,8 +6,12 @@
 #include "device/carver.h"
 #include "model/config.h"
 #include "model/forward.h"
+#include "op/pick.h"
 
 namespace strata::model {
+
+// Guesses of the MTP layer that are computed one after another without the host.
+inline constexpr std::int64_t kMtpChainMax = 16;
 
 // Rows of features that a recorded step may leave, of all layers together.
 inline constexpr std::int64_t kRecordedFeatureRows = 256;
@@ -19,7 +23,9 @@ struct StepMemory {
     MatrixView<float> residual_with_waiting;
     MatrixView<float> logits;        // [kWindowRowsMax, V]
     MatrixView<float> mean;          // [at least rows_max and kRecordedFeatureRows, D]
-    VectorView<std::int64_t> first;  // 1: where the rows of a recorded pass stand
+    VectorView<std::int64_t> first;  // where the rows of a recorded pass, or of each guess, stand
+    VectorView<std::int32_t> chain;  // the token before a chain of guesses, and the guesses
+    VectorView<op::Picked> picked;   // [kMtpChainMax]
     MatrixView<double> inverse_frequency;
     std::byte* ngram_read = nullptr;  // the n-gram rows of a step, as stored
 

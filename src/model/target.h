@@ -67,9 +67,10 @@ struct StepResult {
 // One chain of the MTP layer.
 struct MtpDraft {
     std::vector<std::int32_t> path;
-    std::vector<float> confidence;   // softmax probability of each pick
-    MatrixView<const float> logits;  // [guesses, rows of the head], as in StepResult
-    std::int64_t computed = 0;       // guesses, one below the floor included
+    std::vector<float> confidence;  // softmax probability of each pick
+    // [guesses, rows of the head], where they are kept; as in StepResult.
+    MatrixView<const float> logits;
+    std::int64_t computed = 0;  // guesses, one below the floor included
 };
 
 // How a chain is drawn; without functions greedily and to its end.
@@ -82,6 +83,7 @@ struct MtpChoice {
         pick;
     // Whether a further guess is wanted after those of these confidences.
     std::function<bool(std::span<const float> confidence)> go_on;
+    bool keep_logits = false;  // MtpDraft::logits is wanted
 };
 
 // Owns the file and the weights; sequences are the caller's. Calls are not concurrent.
@@ -170,12 +172,7 @@ class Target {
     Status run_recorded(Sequence& sequence, const StepRequest& request);
     void submit_step(Sequence& sequence, const StepRequest& request, std::int64_t bound);
     void commit_state(Sequence& sequence, std::int64_t rows);
-    // Logits of the MTP layer's cell at `first`, to the device's.
-    void run_guess(const Sequence& sequence, const AttentionLayerState& state,
-                   const Workspace& work, std::int64_t first);
-    void submit_guess(const AttentionLayerState& state, const Workspace& work,
-                      Forward::Start start);
-    void upload_first(std::int64_t first);
+    void upload_first(std::int64_t first, std::int64_t count);
     void take_feature(MatrixView<const float> mean, std::int64_t index, std::int64_t layers);
     void take_residual(std::int64_t rows);
     void take_chosen(std::int64_t rows);
@@ -189,12 +186,34 @@ class Target {
         std::int64_t count = 0;
         std::int64_t from = 0;  // row of the residual buffer with its waiting row
     };
+    void submit_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
+                          Forward::Start start, std::vector<float>* logits);
     void run_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
                        std::vector<float>* logits);
     void keep_mtp_rows(Sequence& sequence, std::int64_t rows, std::vector<float>* logits);
     // Runs the cells whose residuals wait, all but the last.
     void catch_up(Sequence& sequence);
     Workspace shifted_residual(std::int64_t from, std::int64_t rows) const;
+
+    // A chain of the MTP layer under way.
+    struct MtpChain {
+        AttentionLayerState state;
+        Workspace work;
+        std::int64_t first = 0;  // where its first guess stands
+        std::int32_t next = 0;   // the token that its next guess follows
+    };
+    MtpChain begin_chain(const Sequence& sequence, std::int32_t anchor);
+    // The next `count` guesses, each after the one before it, to picked_.
+    void run_chain(const Sequence& sequence, const MtpChain& chain, std::int64_t done,
+                   std::int64_t count);
+    void submit_chain(const MtpChain& chain, Forward::Start start, std::int64_t count);
+    // Takes guesses of picked_ into the draft; false: the chain ends.
+    bool take_guesses(MtpDraft& draft, MtpChain& chain, std::int64_t guesses, float confidence_min,
+                      const MtpChoice& choice);
+    // Appends the logits of the guess that was computed last to logits_.
+    void take_guess_logits();
+    // Lets the choice draw from the logits of the last guess. Error: that of its function.
+    Status draw_guess(const MtpDraft& draft, const MtpChoice& choice);
 
     gguf::File file_;
     std::optional<gguf::File> mtp_file_;
@@ -212,6 +231,7 @@ class Target {
     std::vector<std::int64_t> key_;      // of recorded work
     std::vector<float> logits_;          // its memory, of a window's rows, is pinned
     std::span<std::byte> pinned_;
+    std::vector<op::Picked> picked_;  // of the guesses that were computed last
     std::vector<float> features_;
     std::vector<float> mean_;
     std::vector<float> residual_;

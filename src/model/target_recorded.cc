@@ -1,26 +1,22 @@
 // Steps of a target whose queue records: all work between the tokens and the logits is submitted as
 // one, and what varies from step to step is read from memory.
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <numeric>
 
+#include "model/recorded.h"
 #include "model/target.h"
 
 namespace strata::model {
-namespace {
-
-// Kinds of work that have a key.
-enum class Recorded : std::int64_t { step, replay, mtp_guess };
 
 // Recorded work is bounded by where its rows may stand; below this it is all the same.
 constexpr std::int64_t kBoundLeast = 4096;
 
-// At least `end` and at most `context`; few different ones.
 std::int64_t bound_of(std::int64_t end, std::int64_t context) {
     const auto power = std::bit_ceil(static_cast<std::uint64_t>(end));
     return std::min(context, std::max(kBoundLeast, static_cast<std::int64_t>(power)));
 }
-
-}  // namespace
 
 bool Target::is_recorded(const StepRequest& request) const {
     const std::size_t features = request.feature_layers.size() * request.tokens.size();
@@ -28,9 +24,12 @@ bool Target::is_recorded(const StepRequest& request) const {
            request.logit_sink == nullptr && static_cast<std::int64_t>(features) <= at_.mean.rows;
 }
 
-void Target::upload_first(std::int64_t first) {
+void Target::upload_first(std::int64_t first, std::int64_t count) {
+    std::array<std::int64_t, kMtpChainMax> positions;
+    STRATA_CHECK(count <= at_.first.size);
+    std::iota(positions.begin(), positions.begin() + count, first);
     device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.first.data),
-                    std::as_bytes(std::span(&first, 1)));
+                    std::as_bytes(std::span(positions).first(static_cast<std::size_t>(count))));
 }
 
 void Target::submit_step(Sequence& sequence, const StepRequest& request, std::int64_t bound) {
@@ -47,7 +46,7 @@ void Target::submit_step(Sequence& sequence, const StepRequest& request, std::in
 Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     const auto layers = static_cast<std::int64_t>(request.feature_layers.size());
-    upload_first(sequence.length());
+    upload_first(sequence.length(), 1);
     STRATA_TRY(bring_ngram_rows());
     const std::int64_t bound = bound_of(sequence.length() + rows, sequence.context());
     key_ = {static_cast<std::int64_t>(Recorded::step), rows, bound,
@@ -80,31 +79,6 @@ void Target::commit_state(Sequence& sequence, std::int64_t rows) {
     sequence.mark(key_);
     queue_->run(key_, [&] { sequence.replay(rows, ops_, *queue_); });
     sequence.keep(rows);
-}
-
-void Target::submit_guess(const AttentionLayerState& state, const Workspace& work,
-                          Forward::Start start) {
-    AttentionLayerState own = state;
-    Forward pass = forward(ops_, work, start);
-    pass.mtp_fuse(work.tokens);
-    pass.attention(weights_.mtp->layer, own, false);
-    pass.experts(weights_.mtp->layer);
-    pass.mix(weights_.mtp->mixer);
-    const op::Weight& head = weights_.mtp->head;
-    pass.head(0, head, {at_.logits.data, 1, head.rows});
-}
-
-void Target::run_guess(const Sequence& sequence, const AttentionLayerState& state,
-                       const Workspace& work, std::int64_t first) {
-    if (!queue_->records()) {
-        submit_guess(state, work, {first});
-        return;
-    }
-    upload_first(first);
-    const std::int64_t bound = bound_of(first + 1, sequence.context());
-    key_ = {static_cast<std::int64_t>(Recorded::mtp_guess), bound};
-    sequence.mark(key_);
-    queue_->run(key_, [&] { submit_guess(state, work, {bound - 1, at_.first.data}); });
 }
 
 }  // namespace strata::model

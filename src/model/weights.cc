@@ -36,9 +36,16 @@ class Binder {
     Status table(std::string_view name, op::Weight& weight, bool resident = true);
     Status of_experts(std::string_view name, op::Weight& weight, const float*& factors);
     Result<std::vector<float>> factors(const gguf::Tensor& t) const;
-    Status values(const std::vector<float>& list, const float*& at);
+    // Where the device has a copy, which the weights own.
+    template <typename T>
+    Result<const T*> place(const std::vector<T>& list) {
+        STRATA_ASSIGN(device::Buffer buffer, device_.allocate(list.size() * sizeof(T)));
+        device_.upload(queue_, buffer.data(), std::as_bytes(std::span(list)));
+        const T* at = buffer.template as<const T>();
+        out_.buffers_.push_back(std::move(buffer));
+        return at;
+    }
     Status vector(std::string_view name, const float*& to);
-    Status addresses(const std::vector<const std::byte*>& list, const std::byte* const*& table);
     Status hyper_connection(std::string_view name, bool inject, HyperConnectionWeights& w);
     Status delta_net(DeltaNetWeights& w);
     Status attention(AttentionWeights& w);
@@ -103,7 +110,9 @@ Status Binder::of_experts(std::string_view name, op::Weight& weight, const float
     STRATA_TRY(stored(*t, weight));
     STRATA_ASSIGN(weight.data, device_.resident_matrix(t->data, weight.type, weight.cols));
     STRATA_ASSIGN(const std::vector<float> list, factors(*t));
-    return list.empty() ? Status(Ok{}) : values(list, own);
+    if (list.empty()) return Ok{};
+    STRATA_ASSIGN(own, place(list));
+    return Ok{};
 }
 
 Status Binder::vector(std::string_view name, const float*& to) {
@@ -116,23 +125,7 @@ Status Binder::vector(std::string_view name, const float*& to) {
     STRATA_TRY(refuse_factors(file_, *t));
     std::vector<float> decoded(t->elements());
     type.decode(t->data.data(), decoded.data(), static_cast<std::int64_t>(decoded.size()));
-    return values(decoded, to);
-}
-
-Status Binder::values(const std::vector<float>& list, const float*& at) {
-    STRATA_ASSIGN(device::Buffer buffer, device_.allocate(list.size() * sizeof(float)));
-    device_.upload(queue_, buffer.data(), std::as_bytes(std::span(list)));
-    at = buffer.as<const float>();
-    out_.buffers_.push_back(std::move(buffer));
-    return Ok{};
-}
-
-Status Binder::addresses(const std::vector<const std::byte*>& list,
-                         const std::byte* const*& table) {
-    STRATA_ASSIGN(device::Buffer buffer, device_.allocate(list.size() * sizeof(list[0])));
-    device_.upload(queue_, buffer.data(), std::as_bytes(std::span(list)));
-    table = buffer.as<const std::byte* const>();
-    out_.buffers_.push_back(std::move(buffer));
+    STRATA_ASSIGN(to, place(decoded));
     return Ok{};
 }
 
@@ -192,9 +185,10 @@ Status Binder::expert_tables(op::ExpertTable& table) {
         up_at.push_back(up.row(e * step + (fused ? table.hidden : 0)));
         down_at.push_back(down.row(e * config_.hidden));
     }
-    STRATA_TRY(addresses(gate_at, table.gate_at));
-    STRATA_TRY(addresses(up_at, table.up_at));
-    return addresses(down_at, table.down_at);
+    STRATA_ASSIGN(table.gate_at, place(gate_at));
+    STRATA_ASSIGN(table.up_at, place(up_at));
+    STRATA_ASSIGN(table.down_at, place(down_at));
+    return Ok{};
 }
 
 Status Binder::experts(ExpertWeights& w) {
@@ -253,6 +247,8 @@ Status Binder::mtp_head(MtpWeights& w) {
     if (map == nullptr) return Ok{};
     STRATA_ASSIGN(const auto tokens, read_draft_rows(file_, *map, config_.vocabulary, 1));
     w.token_of_row.assign(tokens.begin(), tokens.end());
+    STRATA_ASSIGN(const std::int64_t* placed, place(tokens));
+    w.token_of_row_there = {placed, static_cast<std::int64_t>(tokens.size())};
     return Ok{};
 }
 

@@ -8,6 +8,7 @@
 #include "op/dflash_select.h"
 #include "op/experts.h"
 #include "op/ngram.h"
+#include "op/pick.h"
 #include "op/sparse_attention.h"
 #include "op/stream_read.h"
 #include "op/streams.h"

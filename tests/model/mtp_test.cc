@@ -52,7 +52,7 @@ TEST(Mtp, a_chain_agrees_with_the_cells_of_the_text_it_guessed) {
     const Tokens tokens = random_tokens("cells", 30, target->config());
     model::Sequence sequence = target.sequence(true);
     target.run(sequence, tokens, 64, false);
-    const auto draft = target->draft(sequence, 5, 1, 0);
+    const auto draft = target->draft(sequence, 5, 1, 0, {.keep_logits = true});
     ASSERT_TRUE(draft.ok());
     const std::vector<float> guess(draft->logits.data, draft->logits.data + width);
     // The first guess reads the trunk's own residual, so it is the cell that the next commit runs.

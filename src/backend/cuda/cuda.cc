@@ -131,6 +131,7 @@ op::Table window_table() {
     table.ngram_gather = ngram_gather;
     table.ngram_mix = ngram_mix;
     table.output_head = output_head;
+    table.pick = pick;
     table.shift_history = shift_history;
     table.sparse_attention = sparse_attention;
     table.stream_mean = stream_mean;

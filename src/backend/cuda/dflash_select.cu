@@ -3,6 +3,7 @@
 // all that it may need of the tables at hand.
 #include <algorithm>
 
+#include "backend/cuda/best.cuh"
 #include "backend/cuda/intrinsics.cuh"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
@@ -18,35 +19,6 @@ constexpr int kWarps = kThreads / kWarp;
 constexpr int kHeld = 16;  // logits of a thread
 constexpr int kPieceLogits = kThreads * kHeld;
 
-// A logit and where it stands; row -1: none.
-struct Best {
-    float logit;
-    int row;
-
-    // Larger first, of equal ones the lower row.
-    __device__ bool before(const Best& other) const {
-        if (row < 0 || other.row < 0) return row >= 0;
-        return logit > other.logit || (logit == other.logit && row < other.row);
-    }
-};
-
-// The best of all threads of a block. All of it call; `scratch` holds kWarps.
-__device__ Best best_of_block(Best best, Best* scratch) {
-    for (int by = kWarp / 2; by > 0; by /= 2) {
-        const Best other{__shfl_xor_sync(kAllLanes, best.logit, by),
-                         __shfl_xor_sync(kAllLanes, best.row, by)};
-        if (other.before(best)) best = other;
-    }
-    if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = best;
-    __syncthreads();
-    best = scratch[0];
-    for (int w = 1; w < kWarps; ++w) {
-        if (scratch[w].before(best)) best = scratch[w];
-    }
-    __syncthreads();
-    return best;
-}
-
 // The best `wanted` of what the threads hold, best first, to `chosen`. The one who holds the best
 // loses it before the next is asked for.
 __device__ void choose(Best (&held)[kHeld], int wanted, Best* chosen) {
@@ -57,7 +29,7 @@ __device__ void choose(Best (&held)[kHeld], int wanted, Best* chosen) {
         for (int i = 1; i < kHeld; ++i) {
             if (held[i].before(own)) own = held[i];
         }
-        const Best best = best_of_block(own, scratch);
+        const Best best = best_of_block<kThreads>(own, scratch);
 #pragma unroll
         for (int i = 0; i < kHeld; ++i) {
             if (held[i].row == best.row) held[i].row = -1;

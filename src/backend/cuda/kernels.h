@@ -17,6 +17,7 @@ void mtp_fuse(const op::MtpFuse& args, device::Queue& queue);
 void ngram_gather(const op::NgramGather& args, device::Queue& queue);
 void ngram_mix(const op::NgramMix& args, device::Queue& queue);
 void output_head(const op::OutputHead& args, device::Queue& queue);
+void pick(const op::Pick& args, device::Queue& queue);
 void shift_history(const op::ShiftHistory& args, device::Queue& queue);
 void sparse_attention(const op::SparseAttention& args, device::Queue& queue);
 void stream_mean(const op::StreamMean& args, device::Queue& queue);

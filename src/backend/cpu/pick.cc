@@ -1,0 +1,78 @@
+// Bounded by the exponentials. Rows are cut into pieces, whose sums are added in one order.
+#include <cmath>
+#include <limits>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/queue.h"
+#include "base/check.h"
+
+namespace strata::cpu {
+namespace {
+
+constexpr std::int64_t kPieceLogits = 4096;
+// Of an exponential, beside a multiply-add.
+constexpr std::int64_t kExponentialCost = 16;
+
+// Of some logits: where the largest stands, and the sum of exp(logit - largest).
+struct Piece {
+    float largest = -std::numeric_limits<float>::infinity();
+    std::int64_t at = 0;
+    double sum = 0;
+};
+
+Piece piece_of(const float* logits, std::int64_t begin, std::int64_t end) {
+    Piece piece{.at = begin};
+    for (std::int64_t i = begin; i < end; ++i) {
+        if (logits[i] > piece.largest) piece = {logits[i], i, 0};
+    }
+    const double largest = piece.largest;
+    for (std::int64_t i = begin; i < end; ++i) {
+        // Nothing of nothing where all are as low as can be.
+        if (logits[i] == -std::numeric_limits<float>::infinity()) continue;
+        piece.sum += std::exp(static_cast<double>(logits[i]) - largest);
+    }
+    return piece;
+}
+
+}  // namespace
+
+void pick(const op::Pick& args, device::Queue& queue) {
+    Queue& own = begin_op(queue);
+    const std::int64_t rows = args.logits.rows;
+    const std::int64_t width = args.logits.cols;
+    STRATA_CHECK(width >= 1 && args.picked.size == rows);
+    STRATA_CHECK(args.token_of_row.empty() || args.token_of_row.size == width);
+    STRATA_CHECK(args.tokens.empty() || args.tokens.size == rows);
+    const std::int64_t pieces = (width + kPieceLogits - 1) / kPieceLogits;
+    Piece* all = own.take<Piece>(rows * pieces);
+    const std::int64_t cost = kPieceLogits * kExponentialCost;
+    own.split(rows * pieces, cost, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t i = begin; i < end; ++i) {
+            const std::int64_t first = i % pieces * kPieceLogits;
+            all[i] =
+                piece_of(args.logits.row(i / pieces), first, std::min(width, first + kPieceLogits));
+        }
+    });
+    for (std::int64_t t = 0; t < rows; ++t) {
+        const Piece* of_row = all + t * pieces;
+        Piece best = of_row[0];
+        for (std::int64_t p = 1; p < pieces; ++p) {
+            if (of_row[p].largest > best.largest) best = of_row[p];
+        }
+        double sum = 0;
+        for (std::int64_t p = 0; p < pieces; ++p) {
+            const double below = of_row[p].largest == best.largest
+                                     ? 0.0
+                                     : static_cast<double>(of_row[p].largest) - best.largest;
+            sum += of_row[p].sum * std::exp(below);
+        }
+        const auto token = static_cast<std::int32_t>(
+            args.token_of_row.empty() ? best.at : args.token_of_row[best.at]);
+        // Of no logit above the lowest there is no sum either.
+        const double confidence = sum == 0 ? std::numeric_limits<double>::quiet_NaN() : 1.0 / sum;
+        args.picked[t] = {token, static_cast<float>(confidence)};
+        if (!args.tokens.empty()) args.tokens[t] = token;
+    }
+}
+
+}  // namespace strata::cpu

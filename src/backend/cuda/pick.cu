@@ -1,0 +1,105 @@
+// Bounded by reading the logits once: blocks of threads each take a piece of a row, one a row puts
+// the pieces together.
+#include "backend/cuda/best.cuh"
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/launch.cuh"
+#include "base/check.h"
+
+namespace strata::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / kWarp;
+constexpr int kHeld = 16;  // logits of a thread
+constexpr int kPieceLogits = kThreads * kHeld;
+
+// Of each piece of each row, [rows, pieces]: its best, and the sum of exp(logit - the best one's).
+struct Pieces {
+    Best* best;
+    float* sum;
+    int count;
+};
+
+// A piece without a number has none as its best and NaN as its sum: block (piece, row).
+__global__ void __launch_bounds__(kThreads)
+    pick_of_pieces(MatrixView<const float> logits, Pieces pieces) {
+    follow_earlier_kernels();
+    __shared__ Best scratch[kWarps];
+    __shared__ float sums[kWarps];
+    const float* row = logits.row(blockIdx.y);
+    const std::int64_t first = std::int64_t{blockIdx.x} * kPieceLogits + threadIdx.x;
+    float held[kHeld];
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+        const std::int64_t at = first + i * kThreads;
+        held[i] = at < logits.cols ? row[at] : -INFINITY;
+    }
+    Best own{-INFINITY, -1};
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+        const std::int64_t at = first + i * kThreads;
+        const Best one{held[i], static_cast<int>(at)};
+        if (at < logits.cols && held[i] == held[i] && one.before(own)) own = one;
+    }
+    const Best best = best_of_block<kThreads>(own, scratch);
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+        // Nothing of nothing where all are as low as can be.
+        if (held[i] != -INFINITY) sum += expf(held[i] - best.logit);
+    }
+    sum = block_sum<kThreads>(sum, sums);
+    if (threadIdx.x != 0) return;
+    const std::int64_t at = std::int64_t{blockIdx.y} * pieces.count + blockIdx.x;
+    pieces.best[at] = best;
+    pieces.sum[at] = sum;
+}
+
+// Block (row).
+__global__ void __launch_bounds__(kThreads) pick_of_rows(op::Pick args, Pieces pieces) {
+    follow_earlier_kernels();
+    __shared__ Best scratch[kWarps];
+    __shared__ float sums[kWarps];
+    const Best* bests = pieces.best + std::int64_t{blockIdx.x} * pieces.count;
+    const float* parts = pieces.sum + std::int64_t{blockIdx.x} * pieces.count;
+    const auto thread = static_cast<int>(threadIdx.x);
+    Best own{-INFINITY, -1};
+    for (int p = thread; p < pieces.count; p += kThreads) {
+        if (bests[p].before(own)) own = bests[p];
+    }
+    const Best best = best_of_block<kThreads>(own, scratch);
+    float sum = 0.0f;
+    for (int p = thread; p < pieces.count; p += kThreads) {
+        const float below = bests[p].logit == best.logit ? 0.0f : bests[p].logit - best.logit;
+        sum += parts[p] * expf(below);
+    }
+    sum = block_sum<kThreads>(sum, sums);
+    if (thread != 0) return;
+    const int row = best.row < 0 ? 0 : best.row;
+    const auto token =
+        static_cast<std::int32_t>(args.token_of_row.empty() ? row : args.token_of_row[row]);
+    // Of no logit above the lowest there is no sum either.
+    args.picked[blockIdx.x] = {token, sum == 0.0f ? NAN : 1.0f / sum};
+    if (!args.tokens.empty()) args.tokens[blockIdx.x] = token;
+}
+
+}  // namespace
+
+void pick(const op::Pick& args, device::Queue& queue) {
+    Queue& own = begin_op(queue);
+    const std::int64_t rows = args.logits.rows;
+    const std::int64_t width = args.logits.cols;
+    STRATA_CHECK(width >= 1 && args.picked.size == rows);
+    STRATA_CHECK(args.token_of_row.empty() || args.token_of_row.size == width);
+    STRATA_CHECK(args.tokens.empty() || args.tokens.size == rows);
+    if (rows == 0) return;
+    const std::int64_t count = (width + kPieceLogits - 1) / kPieceLogits;
+    const Pieces pieces{own.take<Best>(rows * count), own.take<float>(rows * count),
+                        static_cast<int>(count)};
+    const auto blocks = static_cast<unsigned>(rows);
+    launch_dependent(own, {dim3(static_cast<unsigned>(count), blocks), kThreads}, pick_of_pieces,
+                     args.logits, pieces);
+    launch_dependent(own, {dim3(blocks), kThreads}, pick_of_rows, args, pieces);
+}
+
+}  // namespace strata::cuda

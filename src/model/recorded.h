@@ -1,0 +1,15 @@
+// What recorded work is told apart by.
+#pragma once
+
+#include <cstdint>
+
+namespace strata::model {
+
+// Kinds of work that have a key.
+enum class Recorded : std::int64_t { step, replay, mtp_chain, mtp_cells };
+
+// The bound of work whose rows end at `end`: at least that and at most `context`; few different
+// ones.
+std::int64_t bound_of(std::int64_t end, std::int64_t context);
+
+}  // namespace strata::model

@@ -1,0 +1,245 @@
+// The MTP layer: its cells, which follow the sequence, and chains of guesses.
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "model/recorded.h"
+#include "model/target.h"
+
+namespace strata::model {
+namespace {
+
+float softmax_probability(std::span<const float> logits, std::int64_t pick) {
+    const double of_pick = logits[static_cast<std::size_t>(pick)];
+    double sum = 0;
+    for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - of_pick);
+    return static_cast<float>(1.0 / sum);
+}
+
+}  // namespace
+
+Workspace Target::shifted_residual(std::int64_t from, std::int64_t rows) const {
+    Workspace work = at_.work.first_rows(rows);
+    work.residual = at_.residual_with_waiting.rows_from(from, rows);
+    return work;
+}
+
+void Target::submit_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
+                              Forward::Start start, std::vector<float>* logits) {
+    const Workspace work = shifted_residual(run.from, run.count);
+    Forward pass = forward(ops, work, start);
+    AttentionLayerState& state = sequence.mtp_.attention;
+    pass.mtp_fuse(work.tokens);
+    if (logits == nullptr) {
+        pass.remember(weights_.mtp->layer, state);
+        return;
+    }
+    pass.attention(weights_.mtp->layer, state, false);
+    pass.experts(weights_.mtp->layer);
+    pass.mix(weights_.mtp->mixer);
+    // A head of some tokens alone is for drafts.
+    const bool whole = weights_.mtp->token_of_row.empty();
+    take_logits(pass, 0, run.count, whole ? weights_.mtp->head : weights_.head, *logits);
+}
+
+// From rows `run.from` on of the residual buffer with its waiting row.
+void Target::run_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
+                           std::vector<float>* logits) {
+    upload_tokens(sequence.tokens()
+                      .subspan(static_cast<std::size_t>(run.first + 1))
+                      .first(static_cast<std::size_t>(run.count)));
+    if (queue_->records() && run.count <= kWindowRowsMax && logits == nullptr && &ops == &ops_) {
+        upload_first(run.first, 1);
+        const std::int64_t bound = bound_of(run.first + run.count, sequence.context());
+        key_ = {static_cast<std::int64_t>(Recorded::mtp_cells), run.count, run.from, bound};
+        sequence.mark(key_);
+        const Forward::Start start{bound - run.count, at_.first.data};
+        queue_->run(key_, [&] { submit_mtp_cells(sequence, ops, run, start, nullptr); });
+    } else {
+        submit_mtp_cells(sequence, ops, run, {run.first}, logits);
+    }
+    AttentionLayerState& state = sequence.mtp_.attention;
+    std::swap(state.raw_now, state.raw_next);
+}
+
+// Rows of a window wait where there is room; step() has seen to it. Else the residual buffer holds
+// the waiting row, then the rows just committed, and cells are run over it in place for every row
+// but the last, which waits in turn.
+void Target::keep_mtp_rows(Sequence& sequence, std::int64_t rows, std::vector<float>* logits) {
+    MtpState& mtp = sequence.mtp_;
+    const auto bytes = [](float* values) { return reinterpret_cast<std::byte*>(values); };
+    const std::size_t row_bytes = static_cast<std::size_t>(config_.stream_width()) * sizeof(float);
+    const MatrixView<float>& buffer = at_.residual_with_waiting;
+    if (sequence.pending_traced_ && logits == nullptr) {
+        STRATA_CHECK(mtp.waiting_rows + rows <= kMtpWaitingMax);
+        device_->copy(*queue_, bytes(mtp.waiting.row(mtp.waiting_rows)), bytes(buffer.row(1)),
+                      static_cast<std::size_t>(rows) * row_bytes);
+        mtp.waiting_rows += rows;
+        return;
+    }
+    STRATA_CHECK(mtp.waiting_rows <= 1);
+    const std::int64_t before = sequence.length() - rows;
+    const std::int64_t from = mtp.waiting_rows == 0 ? 1 : 0;
+    device_->copy(*queue_, bytes(buffer.data), bytes(mtp.waiting.data), row_bytes);
+    if (rows > from) {
+        const op::Table& ops = sequence.pending_traced_ ? ops_ : ops_.for_prompts();
+        const MtpCells run{std::max<std::int64_t>(before - 1, 0), rows - from, from};
+        run_mtp_cells(sequence, ops, run, logits);
+    }
+    device_->copy(*queue_, bytes(mtp.waiting.data), bytes(buffer.row(rows)), row_bytes);
+    mtp.waiting_rows = 1;
+}
+
+void Target::catch_up(Sequence& sequence) {
+    MtpState& mtp = sequence.mtp_;
+    const auto bytes = [](float* values) { return reinterpret_cast<std::byte*>(values); };
+    const std::size_t row_bytes = static_cast<std::size_t>(config_.stream_width()) * sizeof(float);
+    std::int64_t done = 0;
+    while (done + 1 < mtp.waiting_rows) {
+        const std::int64_t now = std::min({mtp.waiting_rows - 1 - done, kWindowRowsMax, rows_max_});
+        device_->copy(*queue_, bytes(at_.residual_with_waiting.data), bytes(mtp.waiting.row(done)),
+                      static_cast<std::size_t>(now) * row_bytes);
+        const std::int64_t first = sequence.length() - mtp.waiting_rows + done;
+        run_mtp_cells(sequence, ops_, {first, now, 0}, nullptr);
+        done += now;
+    }
+    if (done == 0) return;
+    device_->copy(*queue_, bytes(mtp.waiting.data), bytes(mtp.waiting.row(done)), row_bytes);
+    mtp.waiting_rows = 1;
+}
+
+Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int64_t guesses,
+                               float confidence_min, const MtpChoice& choice) {
+    STRATA_CHECK(!sequence.stepping());
+    STRATA_TRY(check_token(anchor));
+    if (!sequence.options().mtp) {
+        return STRATA_ERROR("MTP guesses were asked for of a sequence that keeps no MTP cells");
+    }
+    if (sequence.length() == 0) {
+        return STRATA_ERROR("a draft was asked for after 0 tokens, wanted at least 1");
+    }
+    const std::int64_t last = sequence.length() - 1;
+    if (guesses < 1 || last + guesses > sequence.context()) {
+        return STRATA_ERROR(guesses, " guesses were asked for after ", sequence.length(),
+                            " tokens, wanted 1 to ", sequence.context() - last);
+    }
+    catch_up(sequence);
+    MtpChain chain = begin_chain(sequence, anchor);
+    MtpDraft draft;
+    logits_.clear();
+    // A guess that may be the last is cheaper to wait for than one after it is to compute.
+    const bool one_by_one = choice.pick || choice.keep_logits || choice.go_on || confidence_min > 0;
+    bool more = true;
+    while (more && draft.computed < guesses) {
+        const std::int64_t count =
+            one_by_one ? 1 : std::min(guesses - draft.computed, kMtpChainMax);
+        run_chain(sequence, chain, draft.computed, count);
+        if (choice.pick || choice.keep_logits) take_guess_logits();
+        draft.computed += count;
+        more = take_guesses(draft, chain, guesses, confidence_min, choice);
+    }
+    const std::int64_t width = weights_.mtp->head.rows;
+    const auto kept = choice.keep_logits ? static_cast<std::int64_t>(draft.path.size()) : 0;
+    draft.logits = {logits_.data(), kept, width};
+    return draft;
+}
+
+Target::MtpChain Target::begin_chain(const Sequence& sequence, std::int32_t anchor) {
+    const MtpState& mtp = sequence.mtp_;
+    // The chain's own history of raw index rows: the committed one stays.
+    MtpChain chain{.state = mtp.attention,
+                   .work = shifted_residual(0, 1),
+                   .first = sequence.length() - 1,
+                   .next = anchor};
+    device_->copy(
+        *queue_, reinterpret_cast<std::byte*>(mtp.draft_raw),
+        reinterpret_cast<const std::byte*>(chain.state.raw_now),
+        static_cast<std::size_t>((config_.index_ratio - 1) * config_.index_dim) * sizeof(float));
+    chain.state.raw_now = mtp.draft_raw;
+    chain.state.raw_next = mtp.draft_raw;
+    device_->copy(*queue_, reinterpret_cast<std::byte*>(chain.work.residual.data),
+                  reinterpret_cast<const std::byte*>(mtp.waiting.data),
+                  static_cast<std::size_t>(config_.stream_width()) * sizeof(float));
+    return chain;
+}
+
+void Target::run_chain(const Sequence& sequence, const MtpChain& chain, std::int64_t done,
+                       std::int64_t count) {
+    const std::int64_t first = chain.first + done;
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.chain.data),
+                    std::as_bytes(std::span(&chain.next, 1)));
+    if (queue_->records()) {
+        upload_first(first, count);
+        const std::int64_t bound = bound_of(first + count, sequence.context());
+        key_ = {static_cast<std::int64_t>(Recorded::mtp_chain), count, bound};
+        sequence.mark(key_);
+        queue_->run(key_, [&] { submit_chain(chain, {bound - 1, at_.first.data}, count); });
+    } else {
+        submit_chain(chain, {first}, count);
+    }
+    picked_.resize(static_cast<std::size_t>(count));
+    device_->download(*queue_, std::as_writable_bytes(std::span(picked_)),
+                      reinterpret_cast<const std::byte*>(at_.picked.data));
+    queue_->wait();
+}
+
+void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int64_t count) {
+    const MtpWeights& weights = *weights_.mtp;
+    AttentionLayerState state = chain.state;
+    Workspace work = chain.work;
+    const MatrixView<float> logits{at_.logits.data, 1, weights.head.rows};
+    for (std::int64_t i = 0; i < count; ++i) {
+        work.tokens = {at_.chain.data + i, 1};
+        Forward pass = forward(ops_, work, start);
+        pass.mtp_fuse(work.tokens);
+        pass.attention(weights.layer, state, false);
+        pass.experts(weights.layer);
+        pass.mix(weights.mixer);
+        pass.head(0, weights.head, logits);
+        ops_.pick({logits,
+                   weights.token_of_row_there,
+                   {at_.picked.data + i, 1},
+                   {at_.chain.data + i + 1, 1}},
+                  *queue_);
+        // Where the next one stands: read from memory, or known.
+        if (start.first_at != nullptr) {
+            ++start.first_at;
+        } else {
+            ++start.first;
+        }
+    }
+}
+
+void Target::take_guess_logits() {
+    const auto width = static_cast<std::size_t>(weights_.mtp->head.rows);
+    grow(logits_, logits_.size() + width);
+    device_->download(*queue_, std::as_writable_bytes(std::span(logits_).last(width)),
+                      reinterpret_cast<const std::byte*>(at_.logits.data));
+    queue_->wait();
+}
+
+Status Target::draw_guess(const MtpDraft& draft, const MtpChoice& choice) {
+    const std::span<const std::int32_t> tokens = weights_.mtp->token_of_row;
+    const auto logits = std::span(logits_).last(static_cast<std::size_t>(weights_.mtp->head.rows));
+    STRATA_ASSIGN(const std::int32_t token, choice.pick(logits, tokens, draft.path));
+    const std::int64_t row =
+        tokens.empty() ? token
+                       : std::lower_bound(tokens.begin(), tokens.end(), token) - tokens.begin();
+    picked_.back() = {token, softmax_probability(logits, row)};
+    return Ok{};
+}
+
+bool Target::take_guesses(MtpDraft& draft, MtpChain& chain, std::int64_t guesses,
+                          float confidence_min, const MtpChoice& choice) {
+    const bool drawn = !choice.pick || draw_guess(draft, choice).ok();
+    for (const op::Picked& guess : picked_) {
+        if (!drawn || !(guess.confidence >= confidence_min)) return false;
+        draft.path.push_back(guess.token);
+        draft.confidence.push_back(guess.confidence);
+        chain.next = guess.token;
+    }
+    return draft.computed == guesses || !choice.go_on || choice.go_on(draft.confidence);
+}
+
+}  // namespace strata::model
