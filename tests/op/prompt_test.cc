@@ -193,6 +193,19 @@ TEST(Prompt, experts_match_the_oracle_and_themselves_in_every_chunk) {
     });
 }
 
+TEST(Prompt, experts_of_every_type_match_the_oracle) {
+    on_prompt_backends([](TestBackend& backend) {
+        for (const quant::Type type : kBlockTypes) {
+            Random random("prompt expert types", static_cast<std::uint64_t>(type));
+            auto layer = random_experts(random, Types(quant::Type::q8_0),
+                                        {.width = 64, .experts = 2, .hidden = 256, .active = 1});
+            for (TestWeight& down : layer.down) down = random_blocks(random, type, 64, 256);
+            SCOPED_TRACE(quant::info(type).name);
+            check_experts(backend, layer, random, 1);
+        }
+    });
+}
+
 TEST(Prompt, sparse_attention_matches_the_oracle_and_itself_in_every_chunk) {
     on_prompt_backends([](TestBackend& backend) {
         Random random("prompt attention");

@@ -1,44 +1,37 @@
-// As multiply.cuh, with the weights unpacked on the way to shared memory: an expert has few rows,
-// so that its matrix in BF16 would be as many bytes as all else together. What a thread unpacks
-// next is on its way while the tensor cores work.
+// Products with the matrices of experts. Those of blocks: multiply_unpacked.cuh. The others go as
+// multiply.cuh, converted to BF16 on the way to shared memory: what a thread converts next is on
+// its way while the tensor cores work.
 #include "backend/cuda/columns.cuh"
 #include "backend/cuda/multiply.cuh"
 #include "backend/cuda/multiply_experts.h"
+#include "backend/cuda/multiply_unpacked.cuh"
 
 namespace strata::cuda::prompt {
 namespace {
 
 constexpr int kTileCols = 128;
 using Shape = TileShape<kExpertTileRows, kTileCols>;
-// What a block may have at most on chips from 8.0 on.
-constexpr std::size_t kSharedBytesEverywhere = std::size_t{99} << 10;
 
 // One matrix of each expert, or eight rows of one and eight of another in turn.
 template <typename Columns>
 struct MemberMatrix {
-    // Of a copy in shared memory, where it fits beside the tiles on every chip.
-    static constexpr std::size_t kBookBytes =
-        Shape::kSharedBytes + Columns::kBookBytes <= kSharedBytesEverywhere ? Columns::kBookBytes
-                                                                            : 0;
-
     const std::byte* const* at;
     const std::byte* const* turning;  // null: none
     std::int64_t row_bytes;
     int rows;
     int cols;
 
-    // A thread unpacks half a step of a row.
+    // A thread converts half a step of a row.
     template <int kCols>
     struct Tile {
         static_assert(kCols * kStepColumns == kMultiplyThreads * kUnpackColumns);
 
         const std::byte* row = nullptr;  // null: zeros
         int cols;
-        const unsigned* book;
         typename Columns::Raw raw;
 
-        __device__ Tile(const MemberMatrix& matrix, const TileJob& job, std::byte* memory)
-            : cols(matrix.cols), book(reinterpret_cast<const unsigned*>(memory)) {
+        __device__ Tile(const MemberMatrix& matrix, const TileJob& job, std::byte*)
+            : cols(matrix.cols) {
             int r = job.col + static_cast<int>(threadIdx.x) / 2;
             const std::byte* const* at = matrix.at;
             if (matrix.turning != nullptr) {
@@ -47,17 +40,6 @@ struct MemberMatrix {
             }
             if (r < matrix.rows) row = at[job.matrix] + r * matrix.row_bytes;
             load(0);
-            if constexpr (kBookBytes == 0) {
-                book = Columns::book();
-            } else {
-                auto* to = reinterpret_cast<unsigned*>(memory);
-                const unsigned* from = Columns::book();
-                for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(kBookBytes / 4);
-                     i += kMultiplyThreads) {
-                    to[i] = from[i];
-                }
-                __syncthreads();
-            }
         }
         __device__ static int first(int step) {
             return step * static_cast<int>(kStepColumns) +
@@ -67,12 +49,9 @@ struct MemberMatrix {
             if (row != nullptr && first(step) < cols) Columns::load(row, cols, first(step), raw);
         }
         __device__ void bring(std::byte* tile, int step) {
-            float v[kUnpackColumns];
+            float v[kUnpackColumns] = {};
             if (row != nullptr && first(step) < cols) {
-                Columns::values(raw, first(step), book, v);
-            } else {
-#pragma unroll
-                for (int i = 0; i < kUnpackColumns; ++i) v[i] = 0.0f;
+                Columns::values(raw, first(step), Columns::book(), v);
             }
 #pragma unroll
             for (int i = 0; i < kUnpackColumns / 8; ++i) {
@@ -127,29 +106,62 @@ struct StoreMembersGated {
     }
 };
 
+constexpr bool has_blocks(quant::Type type) { return block_fields(type).values > 0; }
+
+std::int64_t row_bytes_of(const ExpertMatrices& matrices) {
+    const quant::TypeInfo& type = quant::info(matrices.type);
+    return matrices.cols / type.block * type.block_bytes;
+}
+
+unsigned grid_of(const Routing& routing, std::int64_t blocks_across) {
+    const std::int64_t blocks = routing.tiles_max * blocks_across;
+    STRATA_CHECK(blocks <= INT32_MAX);
+    return static_cast<unsigned>(blocks);
+}
+
+void check(const RoundedRows& x, const ExpertMatrices& matrices, const Routing& routing) {
+    STRATA_CHECK(routing.tile_rows == kExpertTileRows && x.stride == whole_steps(matrices.cols));
+    STRATA_CHECK(x.rows * x.stride / 8 <= INT32_MAX);
+}
+
 // `turning`: null, or the addresses of a second matrix of the same type and shape.
 template <typename Store>
 void multiply_tiles_of(Queue& queue, const RoundedRows& x, const ExpertMatrices& matrices,
                        const std::byte* const* turning, const Routing& routing,
                        const std::int32_t* index, std::int64_t cols, const Store& store) {
-    STRATA_CHECK(routing.tile_rows == kExpertTileRows && x.stride == whole_steps(matrices.cols));
-    const quant::TypeInfo& type = quant::info(matrices.type);
-    const std::int64_t row_bytes = matrices.cols / type.block * type.block_bytes;
+    check(x, matrices, routing);
     const auto col_tiles = static_cast<int>((cols + kTileCols - 1) / kTileCols);
-    const std::int64_t blocks = routing.tiles_max * col_tiles;
-    STRATA_CHECK(x.rows * x.stride / 8 <= INT32_MAX);
-    STRATA_CHECK(blocks <= INT32_MAX);
-    with_columns(matrices.type, [&](auto columns) {
-        using Columns = decltype(columns);
-        using Matrix = MemberMatrix<Columns>;
-        launch(queue,
-               {dim3(static_cast<unsigned>(blocks)), kMultiplyThreads,
-                Shape::kSharedBytes + Matrix::kBookBytes},
+    const auto start = [&](auto columns) {
+        using Matrix = MemberMatrix<decltype(columns)>;
+        launch(queue, {dim3(grid_of(routing, col_tiles)), kMultiplyThreads, Shape::kSharedBytes},
                multiply_tiles<kExpertTileRows, kTileCols, Matrix, MemberPlan, Store>, x, index,
-               Matrix{matrices.at, turning, row_bytes, static_cast<int>(matrices.rows),
+               Matrix{matrices.at, turning, row_bytes_of(matrices), static_cast<int>(matrices.rows),
                       static_cast<int>(matrices.cols)},
                MemberPlan{routing, col_tiles}, store);
-    });
+    };
+    if (matrices.type == quant::Type::f32) return start(PlainColumns<StoredF32>());
+    if (matrices.type == quant::Type::f16) return start(PlainColumns<StoredF16>());
+    STRATA_CHECK(matrices.type == quant::Type::bf16);
+    start(PlainColumns<StoredBF16>());
+}
+
+// `rows` of the products, all matrices together.
+void start_unpacked(Queue& queue, UnpackedProduct work, std::int64_t rows) {
+    check(work.x, work.matrices, work.routing);
+    work.row_bytes = row_bytes_of(work.matrices);
+    work.blocks_across = static_cast<int>((rows + unpacked::kBlockRows - 1) / unpacked::kBlockRows);
+    const dim3 blocks(grid_of(work.routing, work.blocks_across));
+    switch (work.matrices.type) {
+#define STRATA_CASE(name)                                                                       \
+    case quant::Type::name:                                                                     \
+        return launch(queue,                                                                    \
+                      {blocks, unpacked::kThreads, unpacked::shared_size<quant::Type::name>()}, \
+                      unpacked::multiply_unpacked<quant::Type::name>, work);
+        STRATA_BLOCK_TYPES(STRATA_CASE)
+#undef STRATA_CASE
+        default:
+            STRATA_CHECK(!"a matrix of a format without blocks");
+    }
 }
 
 // Of products that were made one by one.
@@ -170,13 +182,32 @@ struct JoinGated {
 
 void multiply_members(Queue& queue, const RoundedRows& x, const ExpertMatrices& matrices,
                       const Routing& routing, bool by_member, MatrixView<float> out) {
-    multiply_tiles_of(queue, x, matrices, nullptr, routing, by_member ? nullptr : routing.row,
-                      out.cols, StoreMembers{StoreRows{out}, matrices.factors});
+    const std::int32_t* index = by_member ? nullptr : routing.row;
+    if (has_blocks(matrices.type)) {
+        start_unpacked(
+            queue, {.x = x, .index = index, .matrices = matrices, .routing = routing, .out = out},
+            out.cols);
+        return;
+    }
+    multiply_tiles_of(queue, x, matrices, nullptr, routing, index, out.cols,
+                      StoreMembers{StoreRows{out}, matrices.factors});
 }
 
 void multiply_members_gated(Queue& queue, const RoundedRows& x, const ExpertMatrices& gate,
                             const ExpertMatrices& up, const Routing& routing,
                             const RoundedRows& hidden) {
+    if (gate.type == up.type && has_blocks(gate.type)) {
+        start_unpacked(queue,
+                       {.x = x,
+                        .index = routing.row,
+                        .matrices = gate,
+                        .turning = up.at,
+                        .turning_factors = up.factors,
+                        .routing = routing,
+                        .hidden = hidden},
+                       2 * hidden.stride);
+        return;
+    }
     if (gate.type == up.type) {
         multiply_tiles_of(
             queue, x, gate, up.at, routing, routing.row, 2 * hidden.stride,

@@ -22,6 +22,14 @@ namespace strata::cuda {
 #define STRATA_TENSOR_CORES 0
 #endif
 
+// Chips without these tensor cores have no prompt route (cuda.cc): its products would only cost
+// them time to compile.
+#if defined(__CUDA_ARCH__) && !STRATA_TENSOR_CORES
+inline constexpr bool kPromptsRun = false;
+#else
+inline constexpr bool kPromptsRun = true;
+#endif
+
 // The two values as BF16, to the nearest, ties to even; `low` in the lower half. NaN stays NaN.
 __device__ inline std::uint32_t bf16_pair(float low, float high) {
 #if STRATA_TENSOR_CORES
