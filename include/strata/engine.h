@@ -59,8 +59,9 @@ struct EngineOptions {
     std::string dflash;  // a DFlash2 draft's GGUF file; empty: none
     std::string mtp;     // a GGUF file of the MTP layer; empty: the model file's own
     DeviceChoice device;
-    int threads = 0;           // of the CPU; 0: all cores that this process may use
-    std::int64_t context = 0;  // tokens that a sequence may reach; 0: the trained length
+    int threads = 0;  // of the CPU; 0: all cores that this process may use
+    // Tokens that a sequence may reach. 0: the trained length, or as many as memory has room for.
+    std::int64_t context = 0;
     std::int64_t chunk = 512;  // prompt tokens read at a time, 1 to kChunkRowsMax
     CacheKind cache = CacheKind::f16;
     // Bytes of n-gram table rows to keep, the table being read from its file. 0: the table is
@@ -68,6 +69,22 @@ struct EngineOptions {
     std::optional<std::int64_t> ngram_cache = std::nullopt;
     PromptForm prompt_form = PromptForm::recurrent;
     DumpOptions dump;
+    // Bytes to stay within, of the host's memory and of a GPU's; nothing: all that is free.
+    std::optional<std::int64_t> ram = std::nullopt;
+    std::optional<std::int64_t> vram = std::nullopt;
+    // Bytes for states of earlier prompts and answers, in the host's memory; 0: none are kept.
+    // Nothing: one state of the whole context, and some more where there is room.
+    std::optional<std::int64_t> checkpoints = std::nullopt;
+};
+
+// What a loaded model takes, in bytes: planned before any of it is taken.
+struct MemoryUse {
+    std::uint64_t weights = 0;
+    std::uint64_t state = 0;  // of one session at the whole context
+    std::uint64_t workspace = 0;
+    std::uint64_t drafter = 0;
+    std::uint64_t reserve = 0;
+    std::uint64_t checkpoints = 0;  // at most; always in the host's memory
 };
 
 // How the next token is taken from the logits, in this order: penalties over the last
@@ -166,6 +183,9 @@ struct GenerateRequest {
     Sampling sampling;
     std::vector<std::string> stops;
     bool ignore_end_tokens = false;
+    // Whether the states after prompt and answer are kept for later prompts that begin like them,
+    // within EngineOptions::checkpoints. Not where features are dumped, nor in the chunked form.
+    bool keep_states = true;
 };
 
 // Gets each piece of text as it becomes certain: whole UTF-8 characters, nothing of a stop string.
@@ -184,6 +204,9 @@ struct ModelInfo {
     std::uint64_t file_bytes = 0;
     std::string device;       // what the model runs on
     std::string device_note;  // why not a GPU, where one was looked for; else empty
+    // Why the context is shorter than the trained length that was not asked for; else empty.
+    std::string context_note;
+    MemoryUse memory;
     std::vector<std::int32_t> end_tokens;
     // From the file; temperature 0 where it says nothing.
     Sampling sampling;
@@ -234,7 +257,7 @@ class Session;
 class Engine {
   public:
     // Errors: a file that cannot be read or holds no model of this architecture, options out of
-    // range.
+    // range, a context that memory has no room for.
     static Result<std::unique_ptr<Engine>> load(const EngineOptions& options);
     ~Engine();
     Engine(const Engine&) = delete;
@@ -295,8 +318,9 @@ class Session {
     Session& operator=(Session&&) noexcept;
     ~Session();
 
-    // Continues request.prompt, the whole sequence: what the session already holds of it is not
-    // read again, and where it holds something else it starts anew. Afterwards it holds the prompt
+    // Continues request.prompt, the whole sequence: what the session already holds of it, or what
+    // the engine kept of it after an earlier request, is not read again, and where both hold
+    // something else it starts anew. Afterwards it holds the prompt
     // and all generated tokens but the last. Errors that leave the session as it was: an empty
     // prompt, a token outside the vocabulary, a prompt that does not fit, sampling out of range, a
     // stop string that is empty, too long or not UTF-8. Error that leaves it with the prompt and

@@ -109,6 +109,7 @@ Result<Loaded> load_once(const BenchOptions& request) {
     out.ready_ms = loading.ms();
     const bench::Clock answering;
     GenerateRequest generate;
+    generate.keep_states = false;
     generate.prompt = {static_cast<std::int32_t>(
         request.seed % static_cast<std::uint64_t>(engine->info().vocabulary))};
     generate.max_tokens = 1;

@@ -17,6 +17,8 @@ namespace {
 
 constexpr std::string_view kHelp =
     "/clear  forget the conversation\n"
+    "/retry  answer the last question anew, with the next seed\n"
+    "/undo   take the last question and its answer back\n"
     "/exit   end; so does the end of the input\n"
     "/help   this list\n"
     "Ctrl-C cancels the answer being written, and at the prompt ends.\n";
@@ -32,18 +34,29 @@ struct Chat {
     bool no_thinking = false;
 };
 
-// One answer, written as it comes. A context that is full afterwards is an error.
-Status answer(Conversation& conversation, const std::string& question, const Interrupt& interrupt) {
+// One answer, written as it comes, of a question or without one of the last. A context that is full
+// afterwards is an error.
+Status answer(Conversation& conversation, const std::optional<std::string>& question,
+              const Interrupt& interrupt) {
     Status printed = Ok{};
     const auto sink = [&](std::string_view text) {
         printed = print(text);
         return printed.ok() && !interrupt.seen();
     };
-    const Status answered = conversation.ask(question, sink);
+    const Status answered = question ? conversation.ask(*question, sink) : conversation.retry(sink);
     STRATA_TRY(printed);
     // The line is ended before an error is told, where one was begun.
     if (answered.ok() || conversation.answering()) STRATA_TRY(print("\n"));
     return answered;
+}
+
+std::string memory_line(const ModelInfo& info) {
+    const auto mib = [](std::uint64_t bytes) { return concat(bytes >> 20, " MiB"); };
+    const MemoryUse& memory = info.memory;
+    return concat("context ", info.context, " tokens; weights ", mib(memory.weights), ", state ",
+                  mib(memory.state), ", workspace ", mib(memory.workspace), ", drafter ",
+                  mib(memory.drafter), ", reserve ", mib(memory.reserve), ", checkpoints up to ",
+                  mib(memory.checkpoints), "\n");
 }
 
 // What the lines of one input came to.
@@ -67,7 +80,17 @@ class Refused {
 // any error is told and the next turn waited for, since /clear may mend it.
 Status take_turn(Conversation& conversation, const std::string& line, const Interrupt& interrupt,
                  bool terminal, Refused& refused) {
-    const Status status = answer(conversation, line, interrupt);
+    if ((line == "/undo" || line == "/retry") && !conversation.begun()) {
+        refused.tell(concat("there is no question for ", line));
+        return Ok{};
+    }
+    if (line == "/undo") {
+        conversation.undo();
+        return Ok{};
+    }
+    const bool again = line == "/retry";
+    const Status status =
+        answer(conversation, again ? std::nullopt : std::optional(line), interrupt);
     if (status.ok()) return status;
     if (reader_gone() || (!terminal && !conversation.refused())) return status;
     if (terminal) {
@@ -122,8 +145,9 @@ Status run(const Chat& options) {
     how.sampling = chosen(options.sampling, engine->info().sampling);
     STRATA_ASSIGN(Conversation conversation, Conversation::start(*engine, how));
     const Interrupt interrupt({SIGINT});
+    note(memory_line(engine->info()));
     if (!options.question) return converse(conversation, interrupt);
-    STRATA_TRY(answer(conversation, *options.question, interrupt));
+    STRATA_TRY(answer(conversation, options.question, interrupt));
     return interrupt.status();
 }
 
@@ -140,6 +164,9 @@ Run add_chat(Options& options) {
     options.flag("--no-think", &to->no_thinking, "Let it answer at once (the default)");
     options.integer("-n,--max-tokens", {1, INT64_MAX}, &to->max_tokens,
                     "Tokens of an answer at most (default: until it ends or the context is full)");
+    options.integer("--checkpoints", {0, INT64_MAX}, &to->model.checkpoints,
+                    "Bytes for states of earlier turns, so that /retry, /undo and /clear read "
+                    "nothing twice (default: one of the whole context, and some more)");
     add_sampling_options(options, &to->sampling);
     add_drafting_options(options, &to->drafting);
     options.check([to]() -> Status {

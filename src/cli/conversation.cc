@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "base/text.h"
 
 namespace strata::cli {
@@ -13,7 +14,31 @@ Result<Conversation> Conversation::start(Engine& engine, ConversationOptions opt
 
 void Conversation::clear() {
     tokens_.clear();
+    turns_.clear();
     answer_ended_ = false;
+}
+
+void Conversation::undo() {
+    STRATA_CHECK(begun());
+    tokens_.resize(turns_.back().tokens);
+    answer_ended_ = turns_.back().answer_ended;
+    turns_.pop_back();
+}
+
+Status Conversation::retry(const TextSink& sink) {
+    STRATA_CHECK(begun());
+    const Turn last = turns_.back();
+    const std::vector<std::int32_t> tokens = tokens_;
+    const bool answer_ended = answer_ended_;
+    undo();
+    ++options_.sampling.seed;
+    Status answered = ask(last.text, sink);
+    if (tokens_.size() == last.tokens) {  // nothing was answered
+        tokens_ = tokens;
+        turns_.push_back(last);
+        answer_ended_ = answer_ended;
+    }
+    return answered;
 }
 
 Result<std::vector<std::int32_t>> Conversation::turn(const std::string& text) const {
@@ -38,6 +63,7 @@ Status Conversation::ask(const std::string& text, const TextSink& sink) {
                       answering_ = true;
                       return sink(piece);
                   }));
+    turns_.push_back({text, tokens_.size(), answer_ended_});
     tokens_ = std::move(request.prompt);
     tokens_.insert(tokens_.end(), completion.tokens.begin(), completion.tokens.end());
     answer_ended_ = completion.finish == Finish::stop;

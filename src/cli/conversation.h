@@ -37,16 +37,30 @@ class Conversation {
     // Forgets everything but the system message.
     void clear();
 
+    // Whether there is a turn that undo() takes back, question and answer, and to whose question
+    // retry() writes another answer, with other draws. Errors of retry() as of ask().
+    bool begun() const { return !turns_.empty(); }
+    void undo();
+    Status retry(const TextSink& sink);
+
   private:
     Conversation(Engine& engine, ConversationOptions options, Session session)
         : engine_(&engine), options_(std::move(options)), session_(std::move(session)) {}
     Result<std::vector<std::int32_t>> turn(const std::string& text) const;
 
+    // A question that was answered, and what there was before it.
+    struct Turn {
+        std::string text;
+        std::size_t tokens = 0;
+        bool answer_ended = false;
+    };
+
     Engine* engine_;
     ConversationOptions options_;
     Session session_;
     std::vector<std::int32_t> tokens_;  // all that was said, the last answer included
-    bool answer_ended_ = false;         // by an end token
+    std::vector<Turn> turns_;
+    bool answer_ended_ = false;  // by an end token
     bool answering_ = false;
     bool refused_ = false;
 };

@@ -56,7 +56,13 @@ Json draft_report(const DraftCounts& draft) {
     return json;
 }
 
-Json report(const Completion& completion, std::uint64_t seed) {
+Json memory_report(const MemoryUse& memory) {
+    return {{"weights", memory.weights},     {"state", memory.state},
+            {"workspace", memory.workspace}, {"drafter", memory.drafter},
+            {"reserve", memory.reserve},     {"checkpoints", memory.checkpoints}};
+}
+
+Json report(const Completion& completion, std::uint64_t seed, const ModelInfo& info) {
     const Timings& timings = completion.timings;
     return {
         {"prompt_tokens", completion.prompt_tokens},
@@ -71,11 +77,14 @@ Json report(const Completion& completion, std::uint64_t seed) {
           {"decode_ms", rounded(timings.decode_ms)},
           {"decode_tps", per_second(timings.decode_tokens, timings.decode_ms)}}},
         {"draft", draft_report(completion.draft)},
+        {"context", info.context},
+        {"memory", memory_report(info.memory)},
     };
 }
 
-Status print_result(const Generate& options, const Completion& completion, std::uint64_t seed) {
-    if (options.json) return print(json_line(report(completion, seed)));
+Status print_result(const Generate& options, const Completion& completion, std::uint64_t seed,
+                    const ModelInfo& info) {
+    if (options.json) return print(json_line(report(completion, seed, info)));
     STRATA_TRY(print("\n"));
     const Timings& timings = completion.timings;
     note(concat(completion.prompt_tokens, " prompt tokens, ", completion.tokens.size(),
@@ -92,6 +101,7 @@ Status run(const Generate& options) {
     request.sampling = chosen(options.sampling, engine->info().sampling);
     request.stops = options.stops;
     request.ignore_end_tokens = options.ignore_end_tokens;
+    request.keep_states = false;  // nothing comes after it
     STRATA_ASSIGN(auto session, engine->make_session(room(request), drafting_of(options.drafting)));
     Status printed = Ok{};
     TextSink sink;
@@ -103,7 +113,7 @@ Status run(const Generate& options) {
     }
     STRATA_ASSIGN(const Completion completion, session.generate(request, sink));
     STRATA_TRY(printed);
-    return print_result(options, completion, request.sampling.seed);
+    return print_result(options, completion, request.sampling.seed, engine->info());
 }
 
 Status check_options(const Generate& options) {

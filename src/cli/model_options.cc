@@ -51,6 +51,10 @@ void add_computing_options(Options& options, ModelOptions* to) {
                            " (default: ", to->chunk, ")"));
     options.choice("--kv", {"f16", "f32"}, &to->cache,
                    "Numbers that keys and values are kept in (default: f16)");
+    options.integer("--ram", {0, INT64_MAX}, &to->ram,
+                    "Bytes of the machine's memory to stay within (default: all that is free)");
+    options.integer("--vram", {0, INT64_MAX}, &to->vram,
+                    "Bytes of the GPU's memory to stay within (default: all that is free)");
     options.integer(
         "--ngram-cache", {0, INT64_MAX}, &to->ngram_cache,
         "Bytes of n-gram table rows to keep, the table being read from its file; 0: the "
@@ -63,7 +67,7 @@ void add_computing_options(Options& options, ModelOptions* to) {
 void add_model_options(Options& options, ModelOptions* to) {
     add_model_option(options, to);
     options.integer("-c,--context", {1, INT32_MAX}, &to->context,
-                    "Tokens that a sequence may reach (default: the trained length)");
+                    "Tokens that a sequence may reach (default: the trained length, or what fits)");
     add_computing_options(options, to);
 }
 
@@ -75,6 +79,9 @@ EngineOptions engine_options(const ModelOptions& options) {
     engine.threads = static_cast<int>(options.threads);
     engine.context = options.context;
     engine.chunk = options.chunk;
+    engine.ram = options.ram;
+    engine.vram = options.vram;
+    engine.checkpoints = options.checkpoints;
     engine.ngram_cache = options.ngram_cache;
     engine.cache = options.cache == 0 ? CacheKind::f16 : CacheKind::f32;
     engine.prompt_form = options.prompt_form == 0 ? PromptForm::recurrent : PromptForm::chunked;
@@ -87,6 +94,7 @@ Result<std::unique_ptr<Engine>> load(const EngineOptions& options) {
     if (!info.device_note.empty()) {
         warn(concat("on the ", info.device, ", not a GPU: ", info.device_note, "\n"));
     }
+    if (!info.context_note.empty()) warn(concat(info.context_note, "\n"));
     return engine;
 }
 

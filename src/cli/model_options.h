@@ -21,6 +21,9 @@ struct ModelOptions {
     std::int64_t context = 0;  // 0: the default
     std::int64_t chunk = EngineOptions{}.chunk;
     std::optional<std::int64_t> ngram_cache;
+    std::optional<std::int64_t> ram;
+    std::optional<std::int64_t> vram;
+    std::optional<std::int64_t> checkpoints;
     std::size_t cache = 0;        // of the choices f16, f32
     std::size_t prompt_form = 0;  // of the choices recurrent, chunked
 };
@@ -33,7 +36,8 @@ void add_device_option(Options& options, ModelOptions* to);
 void add_computing_options(Options& options, ModelOptions* to);
 
 EngineOptions engine_options(const ModelOptions& options);
-// Engine::load, and a line for a person where a GPU was looked for and not used.
+// Engine::load, and a line for a person where a GPU was looked for and not used, or where the
+// context is shorter than the model's.
 Result<std::unique_ptr<Engine>> load(const EngineOptions& options);
 Result<std::unique_ptr<Engine>> load(const ModelOptions& options);
 

@@ -5,9 +5,9 @@
 
 #include "backend/choose.h"
 #include "base/text.h"
+#include "engine/fit.h"
 #include "engine/model_text.h"
 #include "engine/parts.h"
-#include "model/plan.h"
 #include "spec/dflash/config.h"
 #include "tokenizer/stream.h"
 
@@ -26,33 +26,19 @@ Status check_options(const EngineOptions& options) {
         return STRATA_ERROR("the cache of n-gram rows is ", *options.ngram_cache,
                             " bytes, wanted at least 0");
     }
+    for (const auto& [what, bytes] :
+         {std::pair("the host's memory is to be", options.ram),
+          std::pair("the GPU's memory is to be", options.vram),
+          std::pair("the checkpoints are to be", options.checkpoints)}) {
+        if (bytes.value_or(0) < 0) {
+            return STRATA_ERROR(what, " at most ", *bytes, " bytes, wanted at least 0");
+        }
+    }
     if (options.context < 0) {
         return STRATA_ERROR("the context is ", options.context,
                             " tokens, wanted at least 1, or 0 for the trained length");
     }
     return Ok{};
-}
-
-// Whether the files' models, with a sequence at its context, fit in `available` bytes of a GPU.
-Status check_fit(const EngineOptions& options, const gguf::File& file,
-                 const std::optional<gguf::File>& mtp, const std::optional<gguf::File>& draft,
-                 std::uint64_t available) {
-    STRATA_ASSIGN(const model::Config config, model::config_from_gguf(file));
-    model::PlanOptions plan;
-    plan.sequence.context = options.context == 0 ? config.context : options.context;
-    plan.sequence.cache = options.cache == CacheKind::f16 ? op::CacheType::f16 : op::CacheType::f32;
-    plan.sequence.mtp = config.mtp_layers > 0;
-    plan.rows_max = std::max(options.chunk, model::kWindowRowsMax);
-    plan.ngram_resident = model::ngram_cache_bytes(file, options.ngram_cache) == 0;
-    for (const auto* extra : {&mtp, &draft}) {
-        if (*extra) plan.extra.push_back(&**extra);
-    }
-    if (draft) {
-        STRATA_ASSIGN(const dflash::Config block, dflash::config_from_gguf(*draft));
-        plan.drafter_context =
-            dflash::Context::bytes(block, {plan.sequence.context, plan.sequence.cache});
-    }
-    return model::check_plan(file, config, plan, available);
 }
 
 std::string model_name(const gguf::File& file) {
@@ -96,7 +82,8 @@ bool Engine::Parts::is_end_token(std::int32_t token) const {
 }
 
 Status Engine::Parts::read_prompt(model::Sequence& sequence, std::span<const std::int32_t> tokens,
-                                  spec::Follower* follower, std::vector<float>* logits) {
+                                  spec::Follower* follower, std::vector<float>* logits,
+                                  const std::function<void()>& between) {
     const std::int64_t end = sequence.length() + static_cast<std::int64_t>(tokens.size());
     while (!tokens.empty()) {
         const std::int64_t first = sequence.length();
@@ -119,6 +106,7 @@ Status Engine::Parts::read_prompt(model::Sequence& sequence, std::span<const std
             }
         }
         target->commit(sequence, rows);
+        if (between && !tokens.empty()) between();
     }
     return Ok{};
 }
@@ -162,10 +150,17 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
     if (!options.dflash.empty()) {
         STRATA_ASSIGN(draft, gguf::File::open(options.dflash));
     }
-    STRATA_ASSIGN(ChosenBackend chosen,
-                  choose_backend(options.device, options.threads, [&](std::uint64_t available) {
-                      return check_fit(options, file, mtp, draft, available);
-                  }));
+    const EngineFiles files{&file, mtp ? &*mtp : nullptr, draft ? &*draft : nullptr};
+    model::Fit fit;
+    STRATA_ASSIGN(
+        ChosenBackend chosen,
+        choose_backend(options.device, options.threads, [&](std::uint64_t device) -> Status {
+            STRATA_ASSIGN(fit, fit_engine(options, files, device));
+            return Ok{};
+        }));
+    if (!chosen.gpu) {
+        STRATA_ASSIGN(fit, fit_engine(options, files, std::nullopt));
+    }
     parts->backend = std::move(chosen.backend);
     STRATA_ASSIGN(parts->target,
                   model::Target::load(std::move(file), *parts->backend.device, parts->backend.ops,
@@ -185,13 +180,10 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
     parts->info.device_note = std::move(chosen.note);
     STRATA_ASSIGN(parts->tokenizer, tokenizer_of(parts->target->file(), parts->info.vocabulary));
     parts->info.has_tokenizer = parts->tokenizer.has_value();
-    parts->context = options.context == 0 ? parts->info.trained_context : options.context;
-    if (parts->context > parts->info.trained_context) {
-        return STRATA_ERROR("the context is ", parts->context,
-                            " tokens, wanted at most the trained length of ",
-                            parts->info.trained_context);
-    }
-    parts->info.context = parts->context;
+    parts->context = parts->info.context = fit.context;
+    parts->info.context_note = std::move(fit.note);
+    parts->info.memory = memory_use(fit.plan);
+    parts->checkpoints = Checkpoints(fit.plan.checkpoints);
     STRATA_TRY(parts->open_dump());
     parts->load_ms = milliseconds_since(start);
     return std::unique_ptr<Engine>(new Engine(std::move(parts)));

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "backend/backend.h"
+#include "engine/checkpoints.h"
 #include "engine/feature_dump.h"
 #include "engine/text_out.h"
 #include "model/target.h"
@@ -29,6 +30,7 @@ struct Engine::Parts {
     ModelInfo info;
     std::optional<FeatureDump> dump;
     std::unique_ptr<spec::Policy> policy;  // of the drafters that there are, once one is chosen
+    Checkpoints checkpoints{0};
     std::int64_t context = 0;
     double load_ms = 0;
 
@@ -36,6 +38,11 @@ struct Engine::Parts {
     // The form in which prompts are read.
     op::DeltaForm prompt_form() const;
     bool is_end_token(std::int32_t token) const;
+    // Whether states may be kept and brought back: prompts that are cut elsewhere get the same
+    // bits, and no row is missing from a dump.
+    bool keeps_states() const {
+        return checkpoints.enabled() && !dump && options.prompt_form == PromptForm::recurrent;
+    }
 
     // Error: a number out of range, a drafter that is not there.
     Status check_drafting(const Drafting& drafting) const;
@@ -46,8 +53,10 @@ struct Engine::Parts {
 
     // Reads `tokens` into the sequence as a prompt, in chunks that end at multiples of the chunk
     // size. `follower` may be null; `logits`, where given, becomes those of the last row.
+    // `between`, where given, is called after each chunk but the last.
     Status read_prompt(model::Sequence& sequence, std::span<const std::int32_t> tokens,
-                       spec::Follower* follower, std::vector<float>* logits);
+                       spec::Follower* follower, std::vector<float>* logits,
+                       const std::function<void()>& between = {});
 };
 
 struct Session::State final : spec::Follower {
@@ -63,6 +72,9 @@ struct Session::State final : spec::Follower {
 
     // Whether the request under way may draft: a drafter that cannot be used sees no row.
     bool drafts = false;
+    // Whether states of the request under way become checkpoints.
+    bool keeps = false;
+    Checkpoints::Placed placed;
 
     Status make_drafter();
     Result<std::unique_ptr<spec::Drafter>> make_dflash(float floor);
@@ -72,6 +84,11 @@ struct Session::State final : spec::Follower {
     void begin_counts(DraftCounts& counts) const;
     void count(const spec::Verified& window, DraftCounts& counts) const;
     Status check_request(const GenerateRequest& request) const;
+    // Brings the sequence to the longest known part of `prompt`; the last token may be among it
+    // where the logits after it are known.
+    void resume(std::span<const std::int32_t> prompt);
+    // Makes the state a checkpoint.
+    void keep_state();
     // Brings the sequence to exactly `prompt`.
     Status read(std::span<const std::int32_t> prompt, Completion& completion);
     // Takes tokens from next_logits on until something ends the generation.

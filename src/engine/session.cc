@@ -15,9 +15,9 @@ Status check_stops(const std::vector<std::string>& stops) {
 }
 namespace {
 
-bool begins_with(std::span<const std::int32_t> whole, std::span<const std::int32_t> part) {
-    return part.size() <= whole.size() && std::equal(part.begin(), part.end(), whole.begin());
-}
+// Along a long prompt; and at the end of its last whole chunk, since prompts that differ often
+// differ at their ends.
+constexpr std::int64_t kRowsBetweenCheckpoints = 4096;
 
 }  // namespace
 
@@ -42,16 +42,44 @@ Status Session::State::check_request(const GenerateRequest& request) const {
     return Ok{};
 }
 
-Status Session::State::read(std::span<const std::int32_t> prompt, Completion& completion) {
-    const auto start = std::chrono::steady_clock::now();
+void Session::State::resume(std::span<const std::int32_t> prompt) {
     const bool logits_lost = prompt.size() == sequence.tokens().size() && next_logits.empty();
-    if (!begins_with(prompt, sequence.tokens()) || logits_lost) {
+    const bool goes_on = begins_with(prompt, sequence.tokens()) && !logits_lost;
+    const Checkpoints::Checkpoint* kept =
+        keeps ? parts.checkpoints.find(prompt, sequence.options().mtp,
+                                       goes_on ? sequence.length() : 0)
+              : nullptr;
+    if (kept != nullptr) {
+        Checkpoints::restore(*kept, *parts.target, sequence, placed);
+        next_logits = kept->logits;
+        if (drafter) drafter->restore(kept->drafter);
+    } else if (!goes_on) {
         parts.target->reset(sequence);
+        placed.clear();
         if (drafter) drafter->reset();
     }
+}
+
+void Session::State::keep_state() {
+    const bool known = !next_logits.empty();
+    parts.checkpoints.keep(*parts.target, sequence, placed,
+                           {next_logits, known && drafts ? drafter->save() : std::string()});
+}
+
+Status Session::State::read(std::span<const std::int32_t> prompt, Completion& completion) {
+    const auto start = std::chrono::steady_clock::now();
+    resume(prompt);
     const auto rest = prompt.subspan(sequence.tokens().size());
-    STRATA_TRY(parts.read_prompt(sequence, rest, this, &next_logits));
-    completion.prompt_tokens = static_cast<std::int64_t>(prompt.size());
+    const auto end = static_cast<std::int64_t>(prompt.size());
+    if (!rest.empty()) next_logits.clear();
+    const auto between = [&] {
+        const std::int64_t length = sequence.length();
+        const bool last = end - length <= parts.options.chunk;
+        if (keeps && (last || length % kRowsBetweenCheckpoints == 0)) keep_state();
+    };
+    STRATA_TRY(parts.read_prompt(sequence, rest, this, &next_logits, between));
+    if (keeps && !rest.empty()) keep_state();
+    completion.prompt_tokens = end;
     completion.timings.prompt_tokens = static_cast<std::int64_t>(rest.size());
     completion.timings.prompt_ms = milliseconds_since(start);
     return Ok{};
@@ -134,10 +162,12 @@ Result<Completion> Session::generate(const GenerateRequest& request, const TextS
     // The first token is the prompt's.
     const bool several = request.max_tokens < 0 || request.max_tokens > 2;
     state_->drafts = state_->drafter != nullptr && several;
+    state_->keeps = request.keep_states && state_->parts.keeps_states();
     STRATA_TRY(state_->read(request.prompt, completion));
     const auto start = std::chrono::steady_clock::now();
     TextOut out(state_->parts.tokenizer, std::move(stops), sink, completion.text);
     STRATA_TRY(state_->decode(request, out, completion));
+    if (state_->keeps) state_->keep_state();
     out.finish();
     if (out.cancelled()) completion.finish = Finish::cancelled;
     completion.timings.decode_ms = milliseconds_since(start);
@@ -187,6 +217,7 @@ Status Session::restore(std::string_view saved) {
     }
     STRATA_ASSIGN(const std::string_view drafter, take_off(saved));
     STRATA_TRY(state_->parts.target->restore(state_->sequence, saved));
+    state_->placed.clear();
     state_->next_logits.resize(bytes.size() / sizeof(float));
     std::memcpy(state_->next_logits.data(), bytes.data(), bytes.size());
     if (state_->drafter) state_->drafter->restore(drafter);

@@ -201,6 +201,7 @@ class KindTrials {
     // `seed_offset` counts the prompts of all kinds.
     Status run(std::int64_t prompt, const Tokens& tokens, std::uint64_t seed_offset, Runs& runs) {
         GenerateRequest generate;
+        generate.keep_states = false;
         generate.prompt = tokens;
         generate.max_tokens = request_.max_tokens;
         generate.sampling = request_.sampling;

@@ -1,6 +1,7 @@
 #include "model/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 #include "model/step_memory.h"
@@ -9,10 +10,13 @@
 namespace strata::model {
 namespace {
 
-// What ops take for a while grows with the rows of a step: rows of the widest products, twice.
-constexpr std::uint64_t kScratchRowWidths = 24;
-// Captured graphs, the driver's code and context, and what rounding up leaves unused.
-constexpr std::uint64_t kReserveBytes = std::uint64_t{768} << 20;
+// What ops take for a while grows with the rows of a step: rows of the streams' width.
+constexpr std::uint64_t kDeviceScratchWidths = 24;
+constexpr std::uint64_t kHostScratchWidths = 4;
+// Captured graphs, the driver's code and context, and what rounding up leaves unused; on the host
+// the program, its libraries, the tokenizer, and scratch that does not grow with the rows.
+constexpr std::uint64_t kDeviceReserve = std::uint64_t{768} << 20;
+constexpr std::uint64_t kHostReserve = std::uint64_t{16} << 20;
 
 std::uint64_t workspace_bytes(const Config& config, std::int64_t rows_max) {
     StepMemory memory;
@@ -21,24 +25,41 @@ std::uint64_t workspace_bytes(const Config& config, std::int64_t rows_max) {
     return measure.used();
 }
 
-std::uint64_t scratch_bytes(const Config& config, std::int64_t rows_max) {
-    return static_cast<std::uint64_t>(rows_max) *
-           static_cast<std::uint64_t>(config.stream_width()) * sizeof(float) * kScratchRowWidths;
+std::uint64_t reserve_bytes(const Config& config, std::int64_t rows_max, bool device) {
+    const std::uint64_t row = static_cast<std::uint64_t>(config.stream_width()) * sizeof(float);
+    const std::uint64_t scratch = static_cast<std::uint64_t>(rows_max) * row *
+                                  (device ? kDeviceScratchWidths : kHostScratchWidths);
+    return scratch + (device ? kDeviceReserve : kHostReserve);
 }
 
-std::uint64_t table_bytes(const gguf::File& file) {
-    const gguf::Tensor* table = file.find_tensor("per_layer_token_embd.weight");
-    return table == nullptr ? 0 : table->data.size();
+std::uint64_t moment_bytes(const Config& config, const PlanOptions& options) {
+    return Sequence::moment_bytes(config, options.sequence) +
+           static_cast<std::uint64_t>(config.vocabulary) * sizeof(float);
+}
+
+// One state of the whole context: its tokens, the logits after them, what the rows left behind.
+std::uint64_t checkpoint_bytes(const Config& config, const PlanOptions& options) {
+    const std::int64_t rows = options.sequence.context;
+    return moment_bytes(config, options) + static_cast<std::uint64_t>(rows) * sizeof(std::int32_t) +
+           Sequence::rows_bytes(config, options.sequence, rows);
+}
+
+// What is left of the host's memory for checkpoints; nothing: the plan does not fit.
+std::optional<std::uint64_t> left_for_checkpoints(const MemoryPlan& plan, const MemoryRoom& room) {
+    if (room.device && plan.all() > *room.device) return std::nullopt;
+    const std::uint64_t taken = room.device ? 0 : plan.all();
+    if (taken > room.host || plan.checkpoints > room.host - taken) return std::nullopt;
+    return room.host - taken;
 }
 
 // The longest context whose plan fits; 0: none.
-std::int64_t longest_context(const gguf::File& file, const Config& config, PlanOptions options,
-                             std::uint64_t available) {
+std::int64_t longest_context(const FileSizes& files, const Config& config, PlanOptions options,
+                             const MemoryRoom& room) {
     std::int64_t low = 0;
     std::int64_t high = options.sequence.context;
     while (low < high) {
         options.sequence.context = low + (high - low + 1) / 2;
-        if (plan_memory(file, config, options).all() <= available) {
+        if (left_for_checkpoints(plan_memory(files, config, options, room), room)) {
             low = options.sequence.context;
         } else {
             high = options.sequence.context - 1;
@@ -47,38 +68,90 @@ std::int64_t longest_context(const gguf::File& file, const Config& config, PlanO
     return low;
 }
 
-std::string mib(std::uint64_t bytes) { return concat((bytes + (1u << 20) - 1) >> 20, " MiB"); }
+std::string mib(std::uint64_t bytes) {
+    constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+    return concat(bytes / kMiB + (bytes % kMiB == 0 ? 0 : 1), " MiB");
+}
+
+std::string free_memory(const MemoryRoom& room) {
+    if (!room.device) return concat(mib(room.host), " are free");
+    return concat(mib(*room.device), " are free there and ", mib(room.host), " in the host");
+}
+
+Error does_not_fit(const FileSizes& files, const PlanOptions& options, const MemoryPlan& plan,
+                   const MemoryRoom& room, std::int64_t longest) {
+    const std::string mend =
+        longest > 0 ? concat("a context of ", longest, " tokens would fit")
+                    : std::string("a file in fewer bits or a machine with more memory is wanted");
+    const std::uint64_t all = plan.all() + (room.device ? 0 : plan.checkpoints);
+    return STRATA_ERROR(quote(files.name), " takes ", mib(all),
+                        room.device ? " of the device's memory" : " of memory", ": weights ",
+                        mib(plan.weights), ", state of ", options.sequence.context, " tokens ",
+                        mib(plan.state), ", workspace ", mib(plan.workspace), ", drafter ",
+                        mib(plan.drafter), ", reserve ", mib(plan.reserve),
+                        room.device ? "; of the host's for checkpoints " : ", checkpoints ",
+                        mib(plan.checkpoints), "; ", free_memory(room), ", and ", mend);
+}
 
 }  // namespace
 
-MemoryPlan plan_memory(const gguf::File& file, const Config& config, const PlanOptions& options) {
-    MemoryPlan plan;
-    plan.weights = weight_bytes(file, config) + (options.ngram_resident ? table_bytes(file) : 0);
-    plan.state = Sequence::state_bytes(config, options.sequence);
-    plan.workspace = workspace_bytes(config, options.rows_max);
-    plan.drafter = options.drafter_context;
-    for (const gguf::File* file_of_drafter : options.extra) {
-        for (const gguf::Tensor& tensor : file_of_drafter->tensors()) {
-            plan.drafter += tensor.data.size();
+FileSizes file_sizes(const gguf::File& file, const Config& config,
+                     const std::vector<const gguf::File*>& drafters) {
+    FileSizes sizes;
+    sizes.name = file.path();
+    sizes.weights = weight_bytes(file, config);
+    const gguf::Tensor* table = file.find_tensor("per_layer_token_embd.weight");
+    if (table != nullptr) sizes.ngram_table = table->data.size();
+    for (const gguf::File* drafter : drafters) {
+        for (const gguf::Tensor& tensor : drafter->tensors()) {
+            sizes.drafters += tensor.data.size();
         }
     }
-    plan.reserve = kReserveBytes + scratch_bytes(config, options.rows_max);
+    return sizes;
+}
+
+MemoryPlan plan_memory(const FileSizes& files, const Config& config, const PlanOptions& options,
+                       const MemoryRoom& room) {
+    MemoryPlan plan;
+    plan.weights = files.weights;
+    if (room.device && options.ngram_resident) plan.weights += files.ngram_table;
+    plan.state = Sequence::state_bytes(config, options.sequence);
+    plan.workspace = workspace_bytes(config, options.rows_max);
+    if (!room.device) plan.workspace += options.ngram_cache;
+    plan.drafter = files.drafters;
+    if (options.drafter_context) {
+        plan.drafter += options.drafter_context(options.sequence.context);
+    }
+    plan.reserve = reserve_bytes(config, options.rows_max, room.device.has_value());
+    plan.checkpoints = options.checkpoints.value_or(checkpoint_bytes(config, options));
     return plan;
 }
 
-Status check_plan(const gguf::File& file, const Config& config, const PlanOptions& options,
-                  std::uint64_t available) {
-    const MemoryPlan plan = plan_memory(file, config, options);
-    if (plan.all() <= available) return Ok{};
-    const std::int64_t fits = longest_context(file, config, options, available);
-    const std::string mend =
-        fits > 0 ? concat("a context of ", fits, " tokens would fit")
-                 : std::string("a file in fewer bits or a device with more memory is wanted");
-    return STRATA_ERROR(quote(file.path()), " takes ", mib(plan.all()), " there: weights ",
-                        mib(plan.weights), ", state of ", options.sequence.context, " tokens ",
-                        mib(plan.state), ", workspace ", mib(plan.workspace), ", drafter ",
-                        mib(plan.drafter), ", reserve ", mib(plan.reserve), "; ", mib(available),
-                        " are free, and ", mend);
+Result<Fit> fit_memory(const FileSizes& files, const Config& config, const PlanOptions& options,
+                       const MemoryRoom& room) {
+    PlanOptions taken = options;
+    MemoryPlan plan = plan_memory(files, config, taken, room);
+    auto left = left_for_checkpoints(plan, room);
+    Fit fit;
+    const std::int64_t asked = options.sequence.context;
+    if (!left) {
+        const std::int64_t longest = longest_context(files, config, options, room);
+        taken.sequence.context = longest / kContextStep * kContextStep;
+        if (!options.may_shrink || taken.sequence.context < std::min(kContextLeast, asked)) {
+            return does_not_fit(files, options, plan, room, longest);
+        }
+        fit.note = concat("the context is ", taken.sequence.context, " tokens, not ", asked,
+                          ": more does not fit, since ", free_memory(room));
+        plan = plan_memory(files, config, taken, room);
+        left = left_for_checkpoints(plan, room);
+    }
+    if (!options.checkpoints) {
+        const std::uint64_t more = kMomentsWanted * moment_bytes(config, options);
+        plan.checkpoints = std::min(plan.checkpoints + more, *left);
+    }
+    fit.context = taken.sequence.context;
+    fit.plan = plan;
+    return fit;
 }
 
 }  // namespace strata::model

@@ -24,6 +24,14 @@ void append(std::string& out, T value) {
 
 std::size_t cache_bytes(op::CacheType type) { return type == op::CacheType::f16 ? 2 : 4; }
 
+// Null stays null: sizes are asked for before there is memory.
+void* offset(void* data, std::size_t bytes) {
+    return data == nullptr ? nullptr : static_cast<std::byte*>(data) + bytes;
+}
+
+// Of the MTP layer after `rows` rows: the last one waits for its successor.
+std::int64_t mtp_cells(std::int64_t rows) { return std::max<std::int64_t>(rows - 1, 0); }
+
 }  // namespace
 
 void Sequence::lay_out_attention(device::Carver& carver, AttentionLayerState& state) {
@@ -68,13 +76,18 @@ void Sequence::lay_out(device::Carver& carver) {
     }
 }
 
-std::uint64_t Sequence::state_bytes(const Config& config, const SequenceOptions& options) {
+Sequence Sequence::unallocated(const Config& config, const SequenceOptions& options) {
     Sequence sequence;
     sequence.config_ = config;
     sequence.options_ = options;
     const auto delta = std::count(config.kinds.begin(), config.kinds.end(), LayerKind::delta_net);
     sequence.delta_.resize(static_cast<std::size_t>(delta));
     sequence.attention_.resize(config.kinds.size() - static_cast<std::size_t>(delta));
+    return sequence;
+}
+
+std::uint64_t Sequence::state_bytes(const Config& config, const SequenceOptions& options) {
+    Sequence sequence = unallocated(config, options);
     device::Carver measure;
     sequence.lay_out(measure);
     return measure.used();
@@ -89,13 +102,8 @@ Result<Sequence> Sequence::create(const Config& config, device::Device& device,
     if (options.mtp && config.mtp_layers == 0) {
         return STRATA_ERROR("the model has no MTP layer, and its guesses were asked for");
     }
-    Sequence sequence;
-    sequence.config_ = config;
-    sequence.options_ = options;
+    Sequence sequence = unallocated(config, options);
     sequence.device_ = &device;
-    const auto delta = std::count(config.kinds.begin(), config.kinds.end(), LayerKind::delta_net);
-    sequence.delta_.resize(static_cast<std::size_t>(delta));
-    sequence.attention_.resize(config.kinds.size() - static_cast<std::size_t>(delta));
     auto memory = device.allocate(state_bytes(config, options));
     if (!memory.ok()) {
         return STRATA_ERROR("no room for the state of ", options.context,
@@ -118,23 +126,37 @@ void Sequence::reset(device::Queue& queue) {
     mtp_.waiting_rows = 0;
 }
 
-void Sequence::visit_attention(const AttentionLayerState& state, std::int64_t rows,
-                               const Region& region) const {
+void Sequence::visit_cells(const AttentionLayerState& state, std::int64_t first, std::int64_t last,
+                           const Region& region) const {
     const std::size_t entry =
         static_cast<std::size_t>(config_.kv_width()) * cache_bytes(options_.cache);
-    region(state.cache.keys, static_cast<std::size_t>(rows) * entry);
-    region(state.cache.values, static_cast<std::size_t>(rows) * entry);
-    const std::int64_t index = config_.index_dim;
-    region(state.cache.block_keys,
-           static_cast<std::size_t>(rows / config_.index_ratio * index) * sizeof(float));
-    // Raw rows of blocks that are complete are never read again and may differ between two runs
-    // that reached the same state in different steps; those before the start are never read at all.
-    const std::int64_t open = rows % config_.index_ratio;
-    float* first_open = state.raw_now + (config_.index_ratio - 1 - open) * index;
-    region(first_open, static_cast<std::size_t>(open * index) * sizeof(float));
+    const auto cells = [&](void* data, std::int64_t from, std::int64_t to, std::size_t size) {
+        region(offset(data, static_cast<std::size_t>(from) * size),
+               static_cast<std::size_t>(to - from) * size);
+    };
+    cells(state.cache.keys, first, last, entry);
+    cells(state.cache.values, first, last, entry);
+    cells(state.cache.block_keys, first / config_.index_ratio, last / config_.index_ratio,
+          static_cast<std::size_t>(config_.index_dim) * sizeof(float));
 }
 
-void Sequence::visit(std::int64_t rows, const Region& region) const {
+void Sequence::visit_open(const AttentionLayerState& state, std::int64_t rows,
+                          const Region& region) const {
+    // Raw rows of blocks that are complete are never read again and may differ between two runs
+    // that reached the same state in different steps; those before the start are never read at all.
+    const std::size_t row = static_cast<std::size_t>(config_.index_dim) * sizeof(float);
+    const auto open = static_cast<std::size_t>(rows % config_.index_ratio);
+    const auto all = static_cast<std::size_t>(config_.index_ratio - 1);
+    region(offset(state.raw_now, (all - open) * row), open * row);
+}
+
+void Sequence::visit_attention(const AttentionLayerState& state, std::int64_t rows,
+                               const Region& region) const {
+    visit_cells(state, 0, rows, region);
+    visit_open(state, rows, region);
+}
+
+void Sequence::visit_delta(const Region& region) const {
     const std::size_t memory = static_cast<std::size_t>(config_.delta_value_heads) *
                                config_.delta_head_dim * config_.delta_head_dim * sizeof(float);
     const std::size_t history =
@@ -144,19 +166,43 @@ void Sequence::visit(std::int64_t rows, const Region& region) const {
         region(state.now.memory, memory);
         region(state.now.history, history);
     }
+}
+
+void Sequence::visit_ngram(const Region& region) const {
+    if (!config_.ngram.present()) return;
+    region(ngram_.now,
+           static_cast<std::size_t>(config_.ngram.history_rows() * config_.stream_width()) *
+               sizeof(float));
+}
+
+void Sequence::visit_waiting(std::int64_t rows, const Region& region) const {
+    if (rows == 0) return;
+    region(mtp_.waiting.data, static_cast<std::size_t>(config_.stream_width()) * sizeof(float));
+}
+
+void Sequence::visit(std::int64_t rows, const Region& region) const {
+    visit_delta(region);
     for (const AttentionLayerState& state : attention_) visit_attention(state, rows, region);
-    if (config_.ngram.present()) {
-        region(ngram_.now,
-               static_cast<std::size_t>(config_.ngram.history_rows() * config_.stream_width()) *
-                   sizeof(float));
-    }
+    visit_ngram(region);
     if (options_.mtp) {
-        visit_attention(mtp_.attention, std::max<std::int64_t>(rows - 1, 0), region);
-        if (rows > 0) {
-            region(mtp_.waiting.data,
-                   static_cast<std::size_t>(config_.stream_width()) * sizeof(float));
-        }
+        visit_attention(mtp_.attention, mtp_cells(rows), region);
+        visit_waiting(rows, region);
     }
+}
+
+void Sequence::visit_moment(std::int64_t rows, const Region& region) const {
+    visit_delta(region);
+    for (const AttentionLayerState& state : attention_) visit_open(state, rows, region);
+    visit_ngram(region);
+    if (options_.mtp) {
+        visit_open(mtp_.attention, mtp_cells(rows), region);
+        visit_waiting(rows, region);
+    }
+}
+
+void Sequence::visit_rows(std::int64_t first, std::int64_t last, const Region& region) const {
+    for (const AttentionLayerState& state : attention_) visit_cells(state, first, last, region);
+    if (options_.mtp) visit_cells(mtp_.attention, mtp_cells(first), mtp_cells(last), region);
 }
 
 // What two sequences must share for one to take the other's state. Widths that shape the regions; a

@@ -14,6 +14,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/carver.h"
@@ -92,6 +93,24 @@ class Sequence {
     // save() of a sequence of the same model and options did not write, or more rows than fit here.
     Status restore(device::Queue& queue, std::span<const char> saved);
 
+    // The same state in two parts, for many states of one text that share what they can. Rows leave
+    // cells behind, which later rows only add to; the moment is the rest: recurrent memories,
+    // histories, a block that is not full, a residual that waits. Bytes are of sequences with the
+    // same options, and no others. Not while stepping; saving as save().
+    std::string save_moment(device::Queue& queue) const;
+    // Of rows first to length-1.
+    std::string save_rows(device::Queue& queue, std::int64_t first) const;
+    // Brings back `tokens` and the moment after them, once the cells of all of them are in place.
+    void restore_moment(device::Queue& queue, std::span<const std::int32_t> tokens,
+                        std::string_view saved);
+    // Puts cells of rows first to last-1 in place. A sequence is no good until its moment is back.
+    void restore_rows(device::Queue& queue, std::int64_t first, std::int64_t last,
+                      std::string_view saved);
+    // Bytes of a moment at most, and of the cells of `rows` rows.
+    static std::uint64_t moment_bytes(const Config& config, const SequenceOptions& options);
+    static std::uint64_t rows_bytes(const Config& config, const SequenceOptions& options,
+                                    std::int64_t rows);
+
   private:
     friend class Target;
     Sequence() = default;
@@ -102,9 +121,25 @@ class Sequence {
     void lay_out(device::Carver& carver);
     void lay_out_attention(device::Carver& carver, AttentionLayerState& state);
     using Region = std::function<void(void* data, std::size_t bytes)>;
+    // What rows first to last-1 left behind in a layer.
+    void visit_cells(const AttentionLayerState& state, std::int64_t first, std::int64_t last,
+                     const Region& region) const;
+    // The rows of its block that is not full.
+    void visit_open(const AttentionLayerState& state, std::int64_t rows,
+                    const Region& region) const;
     void visit_attention(const AttentionLayerState& state, std::int64_t rows,
                          const Region& region) const;
+    void visit_delta(const Region& region) const;
+    void visit_ngram(const Region& region) const;
+    void visit_waiting(std::int64_t rows, const Region& region) const;
+    // All of the state, in the order in which it is saved; then its two parts.
     void visit(std::int64_t rows, const Region& region) const;
+    void visit_moment(std::int64_t rows, const Region& region) const;
+    void visit_rows(std::int64_t first, std::int64_t last, const Region& region) const;
+    // Appends each region to `out`; takes each off the start of `saved`.
+    Region download_to(device::Queue& queue, std::string& out) const;
+    Region upload_from(device::Queue& queue, std::string_view& saved) const;
+    static Sequence unallocated(const Config& config, const SequenceOptions& options);
     std::string header(std::int64_t rows) const;
 
     // Keeps the first `rows` of the pending ones; ops run on the queue.

@@ -117,6 +117,23 @@ class Target {
     Status restore(Sequence& sequence, std::span<const char> saved) {
         return sequence.restore(*queue_, saved);
     }
+    // As Sequence's functions of these names.
+    std::string save_moment(Sequence& sequence) {
+        catch_up(sequence);
+        return sequence.save_moment(*queue_);
+    }
+    std::string save_rows(Sequence& sequence, std::int64_t first) {
+        catch_up(sequence);
+        return sequence.save_rows(*queue_, first);
+    }
+    void restore_moment(Sequence& sequence, std::span<const std::int32_t> tokens,
+                        std::string_view saved) {
+        sequence.restore_moment(*queue_, tokens, saved);
+    }
+    void restore_rows(Sequence& sequence, std::int64_t first, std::int64_t last,
+                      std::string_view saved) {
+        sequence.restore_rows(*queue_, first, last, saved);
+    }
 
     // Whether the n-gram table is read from its file instead of mapped.
     bool reads_ngram_rows() const { return ngram_reader_ != nullptr; }

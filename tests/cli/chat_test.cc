@@ -15,7 +15,10 @@ namespace {
 using Words = std::vector<std::string>;
 
 Ran chat(const Words& more, const std::string& input = "") {
-    Words words = {"chat", "-m", talking().path(), "--temp", "1.5", "--seed", "4"};
+    Words words = {"chat", "-m", talking().path(), "--temp", "1.5"};
+    if (std::find(more.begin(), more.end(), "--seed") == more.end()) {
+        words.insert(words.end(), {"--seed", "4"});
+    }
     words.insert(words.end(), more.begin(), more.end());
     RunOptions options;
     options.input = input;
@@ -46,10 +49,24 @@ TEST(Chat, clear_forgets_and_exit_ends) {
     EXPECT_EQ(ran.out, alone + alone);
 }
 
+TEST(Chat, undo_and_retry_go_back_one_turn) {
+    const std::string alone = chat({"-n", "12"}, "what is it?\n").out;
+    const std::string next = chat({"-n", "12", "--seed", "5"}, "what is it?\n").out;
+    ASSERT_NE(alone, next);
+    const Ran undone = chat({"-n", "12"}, "is it?\n/undo\nwhat is it?\n");
+    expect_done(undone);
+    EXPECT_TRUE(undone.out.ends_with(alone)) << undone.out;
+    EXPECT_EQ(chat({"-n", "12"}, "what is it?\n/retry\n").out, alone + next);
+    EXPECT_EQ(chat({"-n", "12", "--checkpoints", "0"}, "what is it?\n/retry\n").out, alone + next);
+    const Ran nothing = chat({"-n", "12"}, "/retry\n/undo\nwhat is it?\n");
+    EXPECT_EQ(nothing.out, alone);
+    EXPECT_NE(nothing.err.find("no question for /undo"), std::string::npos);
+}
+
 TEST(Chat, help_lists_the_commands) {
     const Ran ran = chat({}, "/help\n");
     expect_done(ran);
-    for (const char* command : {"/clear", "/exit", "/help"}) {
+    for (const char* command : {"/clear", "/exit", "/help", "/retry", "/undo"}) {
         EXPECT_NE(ran.out.find(command), std::string::npos);
     }
 }

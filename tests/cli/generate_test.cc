@@ -29,8 +29,10 @@ Words keys_of(const Json& object) {
 TEST(Generate, json_has_the_keys_that_scripts_rely_on) {
     const Json json = json_of(generate(
         talking().path(), {"-p", "hello", "-n", "5", "--temp", "0", "--ignore-eos", "--json"}));
-    EXPECT_EQ(keys_of(json),
-              (Words{"prompt_tokens", "tokens", "text", "finish", "seed", "timings", "draft"}));
+    EXPECT_EQ(keys_of(json), (Words{"prompt_tokens", "tokens", "text", "finish", "seed", "timings",
+                                    "draft", "context", "memory"}));
+    EXPECT_EQ(keys_of(json["memory"]),
+              (Words{"weights", "state", "workspace", "drafter", "reserve", "checkpoints"}));
     EXPECT_EQ(keys_of(json["timings"]),
               (Words{"load_ms", "prompt_ms", "prompt_tps", "decode_ms", "decode_tps"}));
     EXPECT_EQ(keys_of(json["draft"]),

@@ -288,6 +288,7 @@ TEST_F(BlockDrafted, a_restored_session_drafts_as_the_one_that_was_saved) {
     const Drafting drafting{.kind = DraftKind::dflash, .rows = 4, .confidence_min = 0.1};
     Session session = engine_->make_session(0, drafting).value();
     GenerateRequest turn = request({}, 20);
+    turn.keep_states = false;
     const Completion first = session.generate(turn).value();
     const std::string saved = session.save();
     turn.prompt.insert(turn.prompt.end(), first.tokens.begin(), first.tokens.end());

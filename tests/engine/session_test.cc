@@ -96,6 +96,48 @@ TEST_F(Sessions, exactly_what_it_holds_is_not_read_again) {
     EXPECT_EQ(generate(cold, kPrompt, 8).tokens, again.tokens);
 }
 
+// CACHE-01, CACHE-03, NUM-02: what is read of each turn of a conversation that is gone back in, and
+// that the state after it is the one of an engine that keeps nothing.
+TEST_F(Sessions, turns_that_are_edited_or_answered_anew_are_read_from_where_they_differ) {
+    auto cold = load({.model = path_, .chunk = 16, .checkpoints = 0});
+    for (const DraftKind kind : {DraftKind::none, DraftKind::best}) {
+        auto warm = load({.model = path_, .chunk = 16, .checkpoints = 64 << 20});
+        const Drafting drafting{.kind = kind};
+        Session session = must(warm->make_session(0, drafting));
+        const auto turn = [&](const Tokens& prompt, std::int64_t reads, std::int64_t seed = 0) {
+            const Sampling sampling{.temperature = seed == 0 ? 0.0 : 1.0,
+                                    .seed = static_cast<std::uint64_t>(seed)};
+            const Completion completion = generate(session, prompt, 9, sampling);
+            EXPECT_EQ(completion.timings.prompt_tokens, reads) << prompt.size();
+            Session other = must(cold->make_session(0, drafting));
+            EXPECT_EQ(generate(other, prompt, 9, sampling).tokens, completion.tokens);
+            EXPECT_EQ(session.tokens().size(), other.tokens().size());
+            return completion.tokens;
+        };
+        const auto after = [](Tokens text, const Tokens& more) {
+            text.insert(text.end(), more.begin(), more.end());
+            return text;
+        };
+        Tokens text = kPrompt;
+        std::vector<Tokens> prompts;
+        std::int64_t reads = std::ssize(kPrompt);
+        for (int i = 0; i < 5; ++i) {
+            prompts.push_back(text);
+            text = after(text, turn(text, reads));
+            text = after(text, Tokens(4, 80 + i));
+            reads = 1 + 4;  // the last token of the answer was not run yet
+        }
+        turn(prompts[4], 0, 3);  // answered anew
+        turn(prompts[2], 0, 4);  // further back
+        Tokens edited = prompts[3];
+        edited.back() = 99;
+        turn(edited, 2);                     // the last message edited, past the end of a chunk
+        turn(after(kPrompt, {1, 2, 3}), 3);  // a sibling
+        turn(Tokens(kPrompt.begin(), kPrompt.begin() + 20), 4);  // from the end of a chunk
+        EXPECT_EQ(warm->info().memory.checkpoints, 64u << 20);
+    }
+}
+
 TEST_F(Sessions, saved_sessions_go_on_as_if_never_saved) {
     Session session = this->session();
     const Completion first = generate(session, kPrompt, 10);

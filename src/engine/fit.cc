@@ -1,0 +1,57 @@
+#include "engine/fit.h"
+
+#include <algorithm>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "model/target.h"
+#include "spec/dflash/config.h"
+#include "spec/dflash/context.h"
+
+namespace strata {
+namespace {
+
+std::uint64_t capped(std::uint64_t bytes, std::optional<std::int64_t> most) {
+    return most ? std::min(bytes, static_cast<std::uint64_t>(*most)) : bytes;
+}
+
+}  // namespace
+
+Result<model::Fit> fit_engine(const EngineOptions& options, const EngineFiles& files,
+                              std::optional<std::uint64_t> device) {
+    STRATA_ASSIGN(const model::Config config, model::config_from_gguf(*files.model));
+    if (options.context > config.context) {
+        return STRATA_ERROR("the context is ", options.context,
+                            " tokens, wanted at most the trained length of ", config.context);
+    }
+    model::PlanOptions plan;
+    plan.may_shrink = options.context == 0;
+    plan.sequence.context = plan.may_shrink ? config.context : options.context;
+    plan.sequence.cache = options.cache == CacheKind::f16 ? op::CacheType::f16 : op::CacheType::f32;
+    plan.sequence.mtp = config.mtp_layers > 0 || files.mtp != nullptr;
+    plan.rows_max = std::max(options.chunk, model::kWindowRowsMax);
+    plan.ngram_cache =
+        static_cast<std::uint64_t>(model::ngram_cache_bytes(*files.model, options.ngram_cache));
+    plan.ngram_resident = plan.ngram_cache == 0;
+    if (options.checkpoints) plan.checkpoints = static_cast<std::uint64_t>(*options.checkpoints);
+    if (files.dflash != nullptr) {
+        STRATA_ASSIGN(const dflash::Config block, dflash::config_from_gguf(*files.dflash));
+        plan.drafter_context = [block, cache = plan.sequence.cache](std::int64_t context) {
+            return dflash::Context::bytes(block, {context, cache});
+        };
+    }
+    std::vector<const gguf::File*> drafters;
+    for (const gguf::File* file : {files.mtp, files.dflash}) {
+        if (file != nullptr) drafters.push_back(file);
+    }
+    model::MemoryRoom room;
+    room.host = capped(available_memory(), options.ram);
+    if (device) room.device = capped(*device, options.vram);
+    return model::fit_memory(model::file_sizes(*files.model, config, drafters), config, plan, room);
+}
+
+MemoryUse memory_use(const model::MemoryPlan& plan) {
+    return {plan.weights, plan.state, plan.workspace, plan.drafter, plan.reserve, plan.checkpoints};
+}
+
+}  // namespace strata

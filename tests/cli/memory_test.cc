@@ -1,0 +1,95 @@
+// What the program does where memory is short: it says so before it reads a model.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/cli/expect.h"
+#include "tests/cli/run_binary.h"
+#include "tests/support/temp_dir.h"
+
+namespace strata::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr std::int64_t kContext = 65536;
+
+// A small model of a long context, whose keys and values are most of what it takes.
+class Memory : public ::testing::Test {
+  protected:
+    Memory() {
+        expect_done(run_strata(
+            {"synth", model_, "--preset", "tiny", "--context", std::to_string(kContext)}));
+    }
+
+    Ran generate(const Words& more) const {
+        Words words = {"generate", "-m", model_,   "--tokens", "1,2",
+                       "-n",       "2",  "--temp", "0",        "--json"};
+        words.insert(words.end(), more.begin(), more.end());
+        return run_strata(words);
+    }
+
+    TempDir directory_;
+    std::string model_ = directory_ / "long.gguf";
+};
+
+// MEM-02, MEM-03, MEM-05
+TEST_F(Memory, bounds_the_context_with_one_line_or_a_refusal) {
+    const auto whole = json_of(generate({"--ram", "1GiB"}));
+    EXPECT_EQ(whole["context"], kContext);
+    EXPECT_GT(whole["memory"]["checkpoints"], 0);
+    std::int64_t bytes = 0;  // without checkpoints
+    for (const char* part : {"weights", "state", "workspace", "drafter", "reserve"}) {
+        bytes += whole["memory"][part].get<std::int64_t>();
+    }
+    const std::string ram = std::to_string(bytes);
+    const Ran shrunk = generate({"--ram", ram});
+    EXPECT_EQ(shrunk.status, 0);
+    EXPECT_NE(shrunk.err.find("tokens, not 65536"), std::string::npos) << shrunk.err;
+    EXPECT_EQ(std::count(shrunk.err.begin(), shrunk.err.end(), '\n'), 1);
+    const auto json = nlohmann::ordered_json::parse(shrunk.out);
+    EXPECT_LT(json["context"], kContext);
+    EXPECT_GE(json["context"], 1024);
+    EXPECT_GT(json["memory"]["checkpoints"], 0);
+    EXPECT_EQ(json["tokens"], whole["tokens"]);
+    expect_failed(generate({"--ram", ram, "-c", std::to_string(kContext)}), "a context of ");
+    expect_failed(generate({"--ram", "1MiB"}), "1 MiB are free");
+}
+
+// MEM-03. Where this process may make a control group of its own.
+TEST_F(Memory, of_a_control_group_is_what_there_is) {
+    namespace fs = std::filesystem;
+    const std::string key = ":memory:";
+    std::ifstream own("/proc/self/cgroup");
+    std::string line;
+    while (std::getline(own, line) && line.find(key) == std::string::npos) {
+    }
+    const std::string mount = "/sys/fs/cgroup/memory";
+    const std::string group = mount + "/strata-test-" + std::to_string(::getpid());
+    std::error_code error;
+    if (line.find(key) == std::string::npos || !fs::create_directory(group, error)) {
+        GTEST_SKIP() << "no control groups to make";
+    }
+    const auto put = [](const std::string& path, const std::string& text) {
+        std::ofstream(path) << text;
+    };
+    put(group + "/memory.limit_in_bytes", "33554432");
+    // What this process starts is in its group.
+    put(group + "/cgroup.procs", std::to_string(::getpid()));
+    const Ran asked = generate({"-c", std::to_string(kContext)});
+    const Ran shrunk = generate({});
+    put(mount + line.substr(line.find(key) + key.size()) + "/cgroup.procs",
+        std::to_string(::getpid()));
+    ::rmdir(group.c_str());
+    expect_failed(asked, "tokens would fit");
+    EXPECT_EQ(shrunk.status, 0);
+    EXPECT_NE(shrunk.err.find("tokens, not 65536"), std::string::npos) << shrunk.err;
+}
+
+}  // namespace
+}  // namespace strata::test
