@@ -40,9 +40,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-    *value = attribute == cudaDevAttrMultiProcessorCount      ? 2
-             : attribute == cudaDevAttrComputeCapabilityMajor ? 9
-                                                              : 0;
+    *value = attribute == cudaDevAttrMultiProcessorCount            ? 2
+             : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 227 << 10
+             : attribute == cudaDevAttrComputeCapabilityMajor       ? 9
+                                                                    : 0;
     return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }

@@ -76,12 +76,16 @@ TEST(Prompt, products_match_the_oracle_in_every_type) {
 TEST(Prompt, a_row_of_a_product_has_the_same_bits_in_every_chunk) {
     on_prompt_backends([](TestBackend& backend) {
         Random random("prompt chunks");
-        const auto weight = random_weight(random, quant::Type::bf16, 300, 64);
-        const auto x = random.floats(300 * 64, -2, 2);
-        const auto together = run_head(backend, weight, x);
-        for (const auto& [first, rows] : {std::pair{0, 1}, {70, 3}, {130, 70}}) {
-            expect_same_bits(backend.name, run_head(backend, weight, slice(x, first, rows, 64)),
-                             slice(together, first, rows, 300));
+        // The first is long enough for large tiles where a device is as small as the emulated one.
+        for (const auto& [count, outs, cols] : {std::array{130, 200, 512}, {300, 300, 64}}) {
+            const auto weight = random_weight(random, quant::Type::bf16, outs, cols);
+            const auto x = random.floats(count * cols, -2, 2);
+            const auto together = run_head(backend, weight, x);
+            for (const auto& [first, rows] : {std::pair{0, 1}, {70, 3}, {90, 40}}) {
+                expect_same_bits(backend.name,
+                                 run_head(backend, weight, slice(x, first, rows, cols)),
+                                 slice(together, first, rows, outs));
+            }
         }
     });
 }

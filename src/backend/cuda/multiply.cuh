@@ -13,7 +13,8 @@
 namespace strata::cuda {
 
 inline constexpr int kMultiplyThreads = 256;
-inline constexpr int kMultiplyDepth = 3;  // steps in shared memory
+inline constexpr int kMultiplyDepth = 3;        // steps in shared memory
+inline constexpr std::int64_t kLongSums = 512;  // columns
 inline constexpr int kStepBytes = 2 * static_cast<int>(kStepColumns);
 
 // Where the 16 bytes `piece` of row `row` of a tile lie: pieces of eight neighbouring rows in
@@ -100,7 +101,9 @@ struct TurningMatrix {
 
 template <int kRows, int kCols>
 struct TileShape {
-    static constexpr int kWarpCols = 32;
+    // Large parts of a warp need fewer loads from shared memory a product, and all registers.
+    static constexpr int kWarpCols = kCols == 256 ? 64 : 32;
+    static constexpr int kBlocks = kCols == 256 ? 1 : 2;  // of a multiprocessor
     static constexpr int kWarpsAcross = kCols / kWarpCols;
     static constexpr int kWarpsDown = kMultiplyThreads / kWarp / kWarpsAcross;
     // A warp has every kWarpsDown-th sixteen rows, so that few rows are work for all.
@@ -150,8 +153,8 @@ __device__ inline int tiles_down(const TileJob& job) {
     return min(Shape::kDown, max(0, (rows + Shape::kRowStride - 1) / Shape::kRowStride));
 }
 
-// Gives store(row, col, v, job.matrix) what each lane has of a row: v[j][0], v[j][1] of columns
-// col + 8j and the next.
+// Gives store(row, col, v, job.matrix) what each lane has of a row, four pairs at a time: v[j][0],
+// v[j][1] of columns col + 8j and the next.
 template <typename Shape, typename Store>
 __device__ inline void store_tile(const float (&sums)[Shape::kDown][Shape::kAcross][4],
                                   const TileJob& job, const Store& store) {
@@ -164,20 +167,23 @@ __device__ inline void store_tile(const float (&sums)[Shape::kDown][Shape::kAcro
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int row = first + Shape::kRowStride * i + 8 * half;
-            float v[Shape::kAcross][2];
 #pragma unroll
-            for (int j = 0; j < Shape::kAcross; ++j) {
-                v[j][0] = sums[i][j][2 * half];
-                v[j][1] = sums[i][j][2 * half + 1];
+            for (int four = 0; four < Shape::kAcross; four += 4) {
+                float v[4][2];
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+                    v[j][0] = sums[i][four + j][2 * half];
+                    v[j][1] = sums[i][four + j][2 * half + 1];
+                }
+                if (row < job.row_end) store(row, col + 8 * four, v, job.matrix);
             }
-            if (row < job.row_end) store(row, col, v, job.matrix);
         }
     }
 }
 
 // x row r of the result is row index[r] of x, or r where there is no index.
 template <int kRows, int kCols, typename Matrix, typename Plan, typename Store>
-__global__ void __launch_bounds__(kMultiplyThreads, 2)
+__global__ void __launch_bounds__(kMultiplyThreads, (TileShape<kRows, kCols>::kBlocks))
     multiply_tiles(RoundedRows x, const std::int32_t* index, Matrix matrix, Plan plan,
                    Store store) {
     if (!kPromptsRun) return;
@@ -292,16 +298,22 @@ void start_tiles(Queue& queue, const RoundedRows& x, const Matrix& matrix, std::
            multiply_tiles<kRows, kCols, Matrix, Plan, Store>, x, nullptr, matrix, plan, store);
 }
 
-// All rows of x with `cols` rows of a matrix; small tiles where large ones would leave
-// multiprocessors idle.
+// All rows of x with `cols` rows of a matrix: the largest tiles that leave no multiprocessor idle.
 template <typename Matrix, typename Store>
 void multiply_rounded(Queue& queue, const RoundedRows& x, const Matrix& matrix, std::int64_t cols,
                       const Store& store) {
     STRATA_CHECK(x.stride == matrix.rows.stride);
     STRATA_CHECK(x.rows * x.stride / 8 <= INT32_MAX && cols * x.stride / 8 <= INT32_MAX);
     const DensePlan plan{static_cast<int>(x.rows)};
-    const std::int64_t large = (x.rows + 127) / 128 * ((cols + 127) / 128);
-    if (large >= 2 * queue.multiprocessors()) {
+    const auto tiles = [&](std::int64_t tile_cols) {
+        return (x.rows + 127) / 128 * ((cols + tile_cols - 1) / tile_cols);
+    };
+    // What a tile ends with takes long next to the sums of few columns: blocks take turns.
+    const bool long_sums =
+        x.stride >= kLongSums && TileShape<128, 256>::kSharedBytes <= queue.shared_bytes_max();
+    if (long_sums && tiles(256) >= queue.multiprocessors()) {
+        start_tiles<128, 256>(queue, x, matrix, cols, plan, store);
+    } else if (tiles(128) >= 2 * queue.multiprocessors()) {
         start_tiles<128, 128>(queue, x, matrix, cols, plan, store);
     } else {
         start_tiles<64, 64>(queue, x, matrix, cols, plan, store);

@@ -4,79 +4,10 @@
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/multiply.cuh"
 #include "backend/cuda/prompt.h"
+#include "backend/cuda/prompt_norm.h"
 
 namespace strata::cuda::prompt {
 namespace {
-
-constexpr int kThreads = 256;
-constexpr int kStreamsMax = 4;  // those that the lanes of a product's tile hold together
-
-struct Normed {
-    RoundedRows rows;           // [T, S*D]
-    MatrixView<float> inverse;  // [T, S]: 1 / rms
-    RoundedRows inject_weight;  // [S, S*D]; no data: none
-    float inject_factor = 1;
-};
-
-// A block a row: folds what the block before wrote, then the norms of all streams and the injects.
-__global__ void __launch_bounds__(kThreads) norm_streams(op::StreamRead args, Normed out) {
-    __shared__ float sums[kThreads / kWarp];
-    auto* held = reinterpret_cast<float*>(shared_bytes());
-    const std::int64_t t = blockIdx.x;
-    const std::int64_t width = args.x.cols;
-    float* residual = args.residual.row(t);
-    float inverse[kStreamsMax] = {};
-#pragma unroll
-    for (int s = 0; s < kStreamsMax; ++s) {
-        if (s >= args.streams) break;
-        const float share = args.block_out.empty() ? 0.0f : args.block_inject.row(t)[s];
-        float squares = 0.0f;
-        for (std::int64_t c = threadIdx.x; c < width; c += kThreads) {
-            float value = residual[s * width + c];
-            if (!args.block_out.empty()) {
-                value += share * args.block_out.row(t)[c];
-                residual[s * width + c] = value;
-            }
-            held[s * width + c] = value;
-            squares = __fmaf_rn(value, value, squares);
-        }
-        const float mean = block_sum<kThreads>(squares, sums) / static_cast<float>(width);
-        inverse[s] = 1.0f / sqrtf(mean + args.epsilon);
-        if (threadIdx.x == 0) out.inverse.row(t)[s] = inverse[s];
-    }
-    // Pairs of columns: what a thread stores and multiplies at once.
-    float inject[kStreamsMax] = {};
-    const std::int64_t all = args.streams * width;
-    for (std::int64_t c = 2 * threadIdx.x; c < out.rows.stride; c += 2 * kThreads) {
-        float v[2];
-        for (int i = 0; i < 2; ++i) {
-            const std::int64_t at = c + i;
-            float scale = inverse[0];
-#pragma unroll
-            for (int s = 1; s < kStreamsMax; ++s) scale = at >= s * width ? inverse[s] : scale;
-            v[i] = at < all ? held[at] * scale * args.norm[at] : 0.0f;
-        }
-        const std::uint32_t pair = bf16_pair(v[0], v[1]);
-        *reinterpret_cast<std::uint32_t*>(out.rows.row(t) + c) = pair;
-        if (out.inject_weight.data == nullptr) continue;
-#pragma unroll
-        for (int s = 0; s < kStreamsMax; ++s) {
-            if (s >= args.streams) break;
-            const auto weight =
-                *reinterpret_cast<const std::uint32_t*>(out.inject_weight.row(s) + c);
-            inject[s] = detail::add_products<bfloat_to_float>(pair, weight, inject[s]);
-        }
-    }
-    if (out.inject_weight.data == nullptr) return;
-#pragma unroll
-    for (int s = 0; s < kStreamsMax; ++s) {
-        if (s >= args.streams) break;
-        const float sum = block_sum<kThreads>(inject[s], sums) * out.inject_factor;
-        if (threadIdx.x == 0) {
-            args.inject.row(t)[s] = 2.0f * sigmoid(sum / static_cast<float>(args.streams));
-        }
-    }
-}
 
 // l = silu(sum / S), rounded.
 struct StoreLow {
@@ -103,7 +34,7 @@ struct StoreLow {
 // Columns c and c + 1 of a row of streams of `width`; c is even within a stream, and the second is
 // not used where the stream has ended.
 __device__ float2 two(const float* row, std::int64_t c, std::int64_t width) {
-    if (width % 2 == 0) return *reinterpret_cast<const float2*>(row + c);
+    if (width % 2 == 0) return __ldg(reinterpret_cast<const float2*>(row + c));
     return make_float2(row[c], c % width + 1 < width ? row[c + 1] : 0.0f);
 }
 
@@ -159,17 +90,10 @@ void stream_read(const op::StreamRead& args, device::Queue& queue) {
     const std::int64_t all = args.streams * args.x.cols;
     STRATA_CHECK(args.residual.rows == rows && args.residual.cols == all);
     STRATA_CHECK(args.down.cols == all && args.up.rows == all && args.up.cols == args.down.rows);
-    if (args.streams == 3 || args.streams > kStreamsMax) return cuda::stream_read(args, queue);
+    if (args.streams == 3 || args.streams > kNormedStreamsMax)
+        return cuda::stream_read(args, queue);
     Queue& own = begin_op(queue);
-    Normed normed{take_rounded(own, rows, all), own.matrix(rows, args.streams), {}, 1};
-    if (!args.inject_weight.empty()) {
-        normed.inject_weight = rounded_matrix(own, args.inject_weight);
-        normed.inject_factor = args.inject_weight.factor;
-    }
-    launch(own,
-           {dim3(static_cast<unsigned>(rows)), kThreads,
-            static_cast<std::size_t>(all) * sizeof(float)},
-           norm_streams, args, normed);
+    const Normed normed = norm_streams(own, args);
     const RoundedRows low = take_rounded(own, rows, args.down.rows);
     multiply_rounded(
         own, normed.rows, RoundedMatrix{rounded_matrix(own, args.down)}, low.stride,

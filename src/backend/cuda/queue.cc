@@ -58,6 +58,8 @@ Queue::Queue(int number) {
     STRATA_CUDA_MUST(cudaSetDevice(number));
     STRATA_CUDA_MUST(
         cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, number));
+    STRATA_CUDA_MUST(cudaDeviceGetAttribute(&shared_bytes_max_,
+                                            cudaDevAttrMaxSharedMemoryPerBlockOptin, number));
     int major = 0;
     STRATA_CUDA_MUST(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, number));
     overlaps_kernels_ = major >= 9;

@@ -66,6 +66,8 @@ class Queue final : public device::Queue {
     void run(std::span<const std::int64_t> key, const std::function<void()>& submit) override;
     cudaStream_t stream() const { return stream_; }
     int multiprocessors() const { return multiprocessors_; }
+    // The most that a block may have.
+    std::size_t shared_bytes_max() const { return static_cast<std::size_t>(shared_bytes_max_); }
     // Whether a kernel can begin before the one before it has ended.
     bool overlaps_kernels() const { return overlaps_kernels_; }
 
@@ -91,6 +93,7 @@ class Queue final : public device::Queue {
     std::map<std::vector<std::int64_t>, Graph, std::less<>> graphs_;
     cudaStream_t stream_ = nullptr;
     int multiprocessors_ = 0;
+    int shared_bytes_max_ = 0;
     bool overlaps_kernels_ = false;
     Arena arena_;
 };
