@@ -78,6 +78,7 @@ bool names(const std::string& message, const std::string& part) {
 
 TEST_F(Config, an_unchanged_copy_loads) { EXPECT_EQ(load({}), ""); }
 
+// GGUF-09
 TEST_F(Config, each_key_of_each_other_type_is_an_error_or_harmless) {
     const std::vector<Value> others = {
         Value::of<std::uint8_t>(200),
@@ -168,6 +169,7 @@ TEST_F(Config, a_context_or_a_width_that_no_kernel_takes_is_refused) {
     EXPECT_FALSE(heads.empty());
 }
 
+// GGUF-03, GGUF-07
 TEST_F(Config, each_missing_or_misshapen_tensor_is_named) {
     for (const model::TensorSpec& spec : model::tensor_list(target_->config())) {
         Edit missing;

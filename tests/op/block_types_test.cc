@@ -54,10 +54,14 @@ TEST(BlockTypes, match_the_oracle_in_every_type) {
 }
 
 TEST(BlockTypes, each_row_is_bit_identical_to_that_row_alone) {
-    for (const quant::Type type : kBlockTypes) {
+    std::vector<quant::Type> all(std::begin(kBlockTypes), std::end(kBlockTypes));
+    all.insert(all.end(), std::begin(kWeightTypes), std::end(kWeightTypes));
+    for (const quant::Type type : all) {
         Random random("block types alone", static_cast<std::uint64_t>(type));
         const std::int64_t width = width_of(type);
-        const TestWeight weight = random_blocks(random, type, 19, width);
+        const bool blocks = quant::info(type).block > 1;
+        const TestWeight weight = blocks ? random_blocks(random, type, 19, width)
+                                         : random_weight(random, type, 19, width);
         const auto x = random.floats(39 * width, -2, 2);
         for (TestBackend& backend : backends()) {
             const auto together = run_product(backend, weight, x);

@@ -39,7 +39,7 @@ TEST(FormatsPage, lists_each_format_as_the_table_of_formats_has_it) {
          at = page.find("\n| ", at + 1)) {
         ++lines;
     }
-    EXPECT_EQ(lines, count + 13 + 2) << "rows of formats and of errors, and two heads";
+    EXPECT_EQ(lines, count + 17 + 2) << "rows of formats and of errors, and two heads";
 }
 
 }  // namespace

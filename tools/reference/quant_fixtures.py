@@ -24,8 +24,15 @@ import numpy as np
 
 KINDS = gguf.GGMLQuantizationType
 Q2_0 = 42
-ENCODED = ("q6_k", "q5_0", "q5_1", "q5_k", "q4_k", "iq4_nl", "iq4_xs", "iq3_s", "iq3_xxs", "iq2_s",
-           "iq2_xs", "iq2_xxs", "q2_0")
+# Written to the bytes of the package, so decoded by it, and without fixtures of their own here.
+SAME_BYTES = {
+    "f16": (KINDS.F16, 1, 2, []),
+    "bf16": (KINDS.BF16, 1, 2, []),
+    "q8_0": (KINDS.Q8_0, 32, 34, []),
+    "q4_0": (KINDS.Q4_0, 32, 18, []),
+}
+ENCODED = (*SAME_BYTES, "q6_k", "q5_0", "q5_1", "q5_k", "q4_k", "iq4_nl", "iq4_xs", "iq3_s",
+           "iq3_xxs", "iq2_s", "iq2_xs", "iq2_xxs", "q2_0")
 ROW = 1024
 BLOCKS = 24  # at least; more where the codes need them
 
@@ -131,7 +138,7 @@ def q2_0_values(blocks):
 
 
 def values_of(name, blocks):
-    kind = LAYOUTS[name][0]
+    kind = {**LAYOUTS, **SAME_BYTES}[name][0]
     with np.errstate(all="ignore"):
         if kind is None:
             return q2_0_values(blocks)
@@ -162,7 +169,7 @@ def relative_error(rows, decoded, importance):
 
 
 def ggml_error(library, name, rows, importance):
-    kind, values, size, _ = LAYOUTS[name]
+    kind, values, size, _ = {**LAYOUTS, **SAME_BYTES}[name]
     number = Q2_0 if kind is None else int(kind)
     given = importance
     if given is None and name in ("iq2_xs", "iq2_xxs"):  # ggml wants some
