@@ -119,39 +119,45 @@ TEST(Prompt, stream_read_matches_the_oracle_and_itself_in_every_chunk) {
     });
 }
 
+void check_delta_net(TestBackend& backend, const op::DeltaShape& shape) {
+    Random random("prompt delta_net");
+    const auto layer = random_delta_net(random, Types::mixed(), shape, 40);
+    const auto from = random_delta_state(random, layer);
+    const auto x = random.floats(37 * 40, -2, 2);
+    const DeltaNetResult want = delta_net_oracle(layer, rows_of(x, 40), from);
+    const auto got = run_delta_net(backend, "prompt", layer, from, x, {.trace = true});
+    const Tolerance rounded = Tolerance::rounded_inputs();
+    expect_close(backend.name + ", u", got.trace.projected, want.projected,
+                 Tolerance::projection());
+    expect_close(backend.name + ", c", got.trace.convolved, want.convolved,
+                 Tolerance::projection());
+    expect_close(backend.name + ", beta", got.trace.beta, want.beta, Tolerance::projection());
+    expect_close(backend.name + ", alpha", got.trace.decay, want.decay, Tolerance::projection());
+    expect_close(backend.name + ", memory", got.state.memory, want.memory, Tolerance::recurrence());
+    expect_close(backend.name + ", y", got.y, want.y, rounded);
+    expect_close(backend.name + ", history", got.state.history, want.history,
+                 Tolerance::projection());
+    DeltaNetOutput parts;
+    parts.state = from;
+    for (const auto& [first, rows] : {std::pair{0, 2}, {2, 16}, {18, 19}}) {
+        const auto part = run_delta_net(backend, "part", layer, parts.state,
+                                        slice(x, first, rows, 40), {.in_place = first > 0});
+        append(parts.y, part.y);
+        parts.state = part.state;
+    }
+    expect_same_bits(backend.name + ", y in parts", parts.y, got.y);
+    expect_same_output(backend.name, parts.state, got.state);
+}
+
 TEST(Prompt, delta_net_matches_the_oracle_and_carries_its_state_from_chunk_to_chunk) {
     on_prompt_backends([](TestBackend& backend) {
-        Random random("prompt delta_net");
-        const op::DeltaShape shape{
-            .key_heads = 2, .value_heads = 4, .key_dim = 32, .value_dim = 32, .kernel = 4};
-        const auto layer = random_delta_net(random, Types::mixed(), shape, 40);
-        const auto from = random_delta_state(random, layer);
-        const auto x = random.floats(37 * 40, -2, 2);
-        const DeltaNetResult want = delta_net_oracle(layer, rows_of(x, 40), from);
-        const auto got = run_delta_net(backend, "prompt", layer, from, x, {.trace = true});
-        const Tolerance rounded = Tolerance::rounded_inputs();
-        expect_close(backend.name + ", u", got.trace.projected, want.projected,
-                     Tolerance::projection());
-        expect_close(backend.name + ", c", got.trace.convolved, want.convolved,
-                     Tolerance::projection());
-        expect_close(backend.name + ", beta", got.trace.beta, want.beta, Tolerance::projection());
-        expect_close(backend.name + ", alpha", got.trace.decay, want.decay,
-                     Tolerance::projection());
-        expect_close(backend.name + ", memory", got.state.memory, want.memory,
-                     Tolerance::recurrence());
-        expect_close(backend.name + ", y", got.y, want.y, rounded);
-        expect_close(backend.name + ", history", got.state.history, want.history,
-                     Tolerance::projection());
-        DeltaNetOutput parts;
-        parts.state = from;
-        for (const auto& [first, rows] : {std::pair{0, 2}, {2, 16}, {18, 19}}) {
-            const auto part = run_delta_net(backend, "part", layer, parts.state,
-                                            slice(x, first, rows, 40), {.in_place = first > 0});
-            append(parts.y, part.y);
-            parts.state = part.state;
+        for (const int key_dim : {32, 64, 128}) {
+            check_delta_net(backend, {.key_heads = 2,
+                                      .value_heads = 4,
+                                      .key_dim = key_dim,
+                                      .value_dim = 32,
+                                      .kernel = 4});
         }
-        expect_same_bits(backend.name + ", y in parts", parts.y, got.y);
-        expect_same_output(backend.name, parts.state, got.state);
     });
 }
 

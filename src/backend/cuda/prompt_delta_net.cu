@@ -91,11 +91,17 @@ struct Gates {
     op::DeltaNet args;
     MatrixView<float> beta;
     MatrixView<float> decay;
+    MatrixView<const float> match;
+    MatrixView<float> gates;
 
     __device__ void operator()(std::int64_t i) const {
         const std::int64_t h = i % beta.cols;
-        beta.data[i] = sigmoid(beta.data[i]);
-        decay.data[i] = expf(args.decay_rate[h] * softplus(decay.data[i] + args.decay_bias[h]));
+        const float b = sigmoid(beta.data[i]);
+        const float alpha = expf(args.decay_rate[h] * softplus(decay.data[i] + args.decay_bias[h]));
+        beta.data[i] = b;
+        decay.data[i] = alpha;
+        const float both = match.row(i / beta.cols)[key_head(args, static_cast<int>(h))];
+        reinterpret_cast<float4*>(gates.data)[i] = make_float4(alpha, b, both, 0.0f);
     }
 };
 
@@ -160,6 +166,7 @@ void delta_net(const op::DeltaNet& args, device::Queue& queue) {
     const auto z = own.matrix(rows, shape.value_width());
     const auto units = own.matrix(rows, 2 * keys);
     const auto match = own.matrix(rows, shape.key_heads);
+    const auto gates = own.matrix(rows, kGates * std::int64_t{shape.value_heads});
     const auto o = own.matrix(rows, shape.value_width());
     const RoundedRows heads = take_rounded(own, rows, shape.value_width());
 
@@ -170,10 +177,8 @@ void delta_net(const op::DeltaNet& args, device::Queue& queue) {
     multiply(x, args.alpha_weight, decay);
     const dim3 each_row(static_cast<unsigned>(rows));
     launch(own, {each_row, kThreads}, convolve, Convolve{args, u, c, units, match});
-    for_each(own, beta.size(), Gates{args, beta, decay});
-    run_delta(
-        own, args,
-        {units, match, {c.data + 2 * keys, rows, shape.value_width()}, c.cols, beta, decay, o});
+    for_each(own, beta.size(), Gates{args, beta, decay, match, gates});
+    run_delta(own, args, {units, {c.data + 2 * keys, rows, shape.value_width()}, c.cols, gates, o});
     launch(own, {each_row, kThreads}, gate_heads, Gated{args, o, z, heads});
     PromptInput read(own, heads, shape.value_width());
     multiply(read, args.out, args.y);
