@@ -24,66 +24,141 @@ __device__ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 struct Convolve {
     op::DeltaNet args;
     MatrixView<const float> u;
-    MatrixView<float> c;
+    MatrixView<float> c;  // of the values, and for a trace of all channels
     MatrixView<float> units;
     MatrixView<float> match;
-
-    __device__ const float* row(std::int64_t t) const {
-        return t >= 0 ? u.row(t) : args.from.history + (t + args.shape.kernel - 1) * u.cols;
-    }
-    __device__ float at(std::int64_t t, std::int64_t channel) const {
-        const int taps = args.shape.kernel;
-        const float* weight = args.conv + channel * taps;
-        float sum = 0.0f;
-        if (taps == 4 && reinterpret_cast<std::uint64_t>(args.conv) % sizeof(float4) == 0) {
-            const float4 four = *reinterpret_cast<const float4*>(weight);
-            sum = four.x * row(t - 3)[channel];
-            sum = __fmaf_rn(four.y, row(t - 2)[channel], sum);
-            sum = __fmaf_rn(four.z, row(t - 1)[channel], sum);
-            return silu(__fmaf_rn(four.w, row(t)[channel], sum));
-        }
-        for (int j = 0; j < taps; ++j) {
-            sum = __fmaf_rn(weight[j], row(t - (taps - 1) + j)[channel], sum);
-        }
-        return silu(sum);
-    }
 };
 
-// Blocks (row, ..): warps take the key heads, then all threads the values.
-__global__ void __launch_bounds__(kThreads) convolve(Convolve work) {
+constexpr int kTaps = 4;
+constexpr int kRowsTogether = 16;
+constexpr int kWarpChannels = 4 * kWarp;
+
+__device__ inline float4 four_at(const float* row) { return *reinterpret_cast<const float4*>(row); }
+
+// Four neighbouring channels, row after row. Loads go past the stores of rows before: nothing of
+// what is read changes here.
+class FourChannels {
+  public:
+    // Of a row before `first`, or of none where `there` is false.
+    __device__ FourChannels(const Convolve& work, std::int64_t channel, std::int64_t first,
+                            bool there)
+        : work_(work), channel_(channel), there_(there) {
+        if (!there_) return;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) weight_[i] = four_at(work.args.conv + (channel + i) * kTaps);
+#pragma unroll
+        for (int i = 0; i < kTaps - 1; ++i) {
+            const std::int64_t t = first + i - (kTaps - 1);
+            before_[i] =
+                four_at(t >= 0 ? work.u.row(t) + channel
+                               : work.args.from.history + (t + kTaps - 1) * work.u.cols + channel);
+        }
+    }
+    __device__ float4 next(std::int64_t t) {
+        if (!there_) return float4{};
+        const float4 now = four_at(work_.u.row(t) + channel_);
+        const float4 c =
+            make_float4(convolved(weight_[0], before_[0].x, before_[1].x, before_[2].x, now.x),
+                        convolved(weight_[1], before_[0].y, before_[1].y, before_[2].y, now.y),
+                        convolved(weight_[2], before_[0].z, before_[1].z, before_[2].z, now.z),
+                        convolved(weight_[3], before_[0].w, before_[1].w, before_[2].w, now.w));
+        before_[0] = before_[1];
+        before_[1] = before_[2];
+        before_[2] = now;
+        return c;
+    }
+    __device__ void store(float* row, const float4& v) const {
+        if (there_) *reinterpret_cast<float4*>(row + channel_) = v;
+    }
+
+  private:
+    __device__ static float convolved(const float4& weight, float a, float b, float c, float d) {
+        return silu(
+            __fmaf_rn(weight.w, d, __fmaf_rn(weight.z, c, __fmaf_rn(weight.y, b, weight.x * a))));
+    }
+
+    const Convolve& work_;
+    std::int64_t channel_;
+    bool there_;
+    float4 weight_[4];
+    float4 before_[kTaps - 1];
+};
+
+__device__ inline float dot_four(const float4& a, const float4& b) {
+    return __fmaf_rn(a.w, b.w, __fmaf_rn(a.z, b.z, __fmaf_rn(a.y, b.y, a.x * b.x)));
+}
+__device__ inline float4 scaled(const float4& v, float by) {
+    return make_float4(v.x * by, v.y * by, v.z * by, v.w * by);
+}
+// Over the lanes of a key head.
+__device__ inline float head_sum(float value, int lanes) {
+    for (int by = lanes / 2; by > 0; by /= 2) value += __shfl_xor_sync(kAllLanes, value, by);
+    return value;
+}
+
+// A warp takes queries and keys of the same heads.
+__device__ void convolve_keys(const Convolve& work, std::int64_t channel, std::int64_t first,
+                              std::int64_t end) {
     const op::DeltaShape& shape = work.args.shape;
-    const std::int64_t t = blockIdx.x;
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int dk = shape.key_dim;
     const std::int64_t keys = std::int64_t{shape.key_heads} * dk;
-    float* c = work.c.row(t);
-    float* units = work.units.row(t);
-    for (int h = static_cast<int>(threadIdx.x) / kWarp; h < shape.key_heads; h += kWarps) {
-        float q_squares = 0.0f;
-        float k_squares = 0.0f;
-        float both = 0.0f;
-        for (int i = lane; i < dk; i += kWarp) {
-            const float q = work.at(t, h * dk + i);
-            const float k = work.at(t, keys + h * dk + i);
-            c[h * dk + i] = q;
-            c[keys + h * dk + i] = k;
-            q_squares = __fmaf_rn(q, q, q_squares);
-            k_squares = __fmaf_rn(k, k, k_squares);
-            both = __fmaf_rn(q, k, both);
+    FourChannels queries(work, channel, first, channel < keys);
+    FourChannels own(work, keys + channel, first, channel < keys);
+    const float share = 1.0f / sqrtf(static_cast<float>(dk));
+#pragma unroll 2
+    for (std::int64_t t = first; t < end; ++t) {
+        const float4 q = queries.next(t);
+        const float4 k = own.next(t);
+        const float q_squares = head_sum(dot_four(q, q), dk / 4);
+        const float k_squares = head_sum(dot_four(k, k), dk / 4);
+        const float both = head_sum(dot_four(q, k), dk / 4);
+        const float q_scale = 1.0f / sqrtf(q_squares + kNormFloor) * share;
+        const float k_scale = 1.0f / sqrtf(k_squares + kNormFloor);
+        queries.store(work.units.row(t), scaled(q, q_scale));
+        own.store(work.units.row(t), scaled(k, k_scale));
+        if (channel < keys && channel % dk == 0) {
+            work.match.row(t)[channel / dk] = both * q_scale * k_scale;
         }
-        const float q_scale =
-            1.0f / sqrtf(warp_sum(q_squares) + kNormFloor) * (1.0f / sqrtf(static_cast<float>(dk)));
-        const float k_scale = 1.0f / sqrtf(warp_sum(k_squares) + kNormFloor);
-        both = warp_sum(both) * q_scale * k_scale;
-        for (int i = lane; i < dk; i += kWarp) {
-            units[h * dk + i] = c[h * dk + i] * q_scale;
-            units[keys + h * dk + i] = c[keys + h * dk + i] * k_scale;
-        }
-        if (lane == 0) work.match.row(t)[h] = both;
+        if (work.args.trace.convolved.empty()) continue;
+        queries.store(work.c.row(t), q);
+        own.store(work.c.row(t), k);
     }
-    for (std::int64_t i = 2 * keys + threadIdx.x; i < work.c.cols; i += kThreads) {
-        c[i] = work.at(t, i);
+}
+__device__ void convolve_values(const Convolve& work, std::int64_t channel, std::int64_t first,
+                                std::int64_t end) {
+    FourChannels own(work, channel, first, channel < work.c.cols);
+#pragma unroll 4
+    for (std::int64_t t = first; t < end; ++t) own.store(work.c.row(t), own.next(t));
+}
+
+// Blocks (channels, rows): the first warps take the key heads, the others the values.
+__global__ void __launch_bounds__(kThreads) convolve(Convolve work) {
+    const op::DeltaShape& shape = work.args.shape;
+    const std::int64_t keys = std::int64_t{shape.key_heads} * shape.key_dim;
+    const std::int64_t key_warps = (keys + kWarpChannels - 1) / kWarpChannels;
+    const std::int64_t warp =
+        std::int64_t{blockIdx.x} * kWarps + static_cast<int>(threadIdx.x) / kWarp;
+    const std::int64_t channel = 4 * (static_cast<int>(threadIdx.x) % kWarp);
+    const std::int64_t first = std::int64_t{blockIdx.y} * kRowsTogether;
+    const std::int64_t end = min(first + kRowsTogether, work.u.rows);
+    if (warp < key_warps) {
+        convolve_keys(work, warp * kWarpChannels + channel, first, end);
+    } else {
+        convolve_values(work, 2 * keys + (warp - key_warps) * kWarpChannels + channel, first, end);
     }
+}
+
+void start_convolve(Queue& queue, const Convolve& work) {
+    const op::DeltaShape& shape = work.args.shape;
+    const auto groups = [](std::int64_t n, std::int64_t each) { return (n + each - 1) / each; };
+    const std::int64_t warps =
+        groups(shape.key_heads * std::int64_t{shape.key_dim}, kWarpChannels) +
+        groups(shape.value_width(), kWarpChannels);
+    launch(queue,
+           {dim3(static_cast<unsigned>(groups(warps, kWarps)),
+                 static_cast<unsigned>(groups(work.u.rows, kRowsTogether))),
+            kThreads},
+           convolve, work);
 }
 
 // Turns the products b and a into beta and the decay.
@@ -122,16 +197,28 @@ __global__ void __launch_bounds__(kThreads) gate_heads(Gated work) {
         const float* z = work.z.row(t) + std::int64_t{h} * dv;
         std::uint16_t* out = work.out.row(t) + std::int64_t{h} * dv;
         float squares = 0.0f;
-        for (int i = lane; i < dv; i += kWarp) squares = __fmaf_rn(o[i], o[i], squares);
+        for (int i = 4 * lane; i < dv; i += 4 * kWarp) {
+            squares += dot_four(four_at(o + i), four_at(o + i));
+        }
         const float mean = warp_sum(squares) / static_cast<float>(dv);
         const float inverse = 1.0f / sqrtf(mean + work.args.epsilon);
-        for (int i = lane; i < dv; i += kWarp) {
-            out[i] = bf16_of(o[i] * inverse * work.args.norm[i] * sigmoid(z[i]));
+        for (int i = 4 * lane; i < dv; i += 4 * kWarp) {
+            const float4 own = scaled(four_at(o + i), inverse);
+            const float4 gain = four_at(work.args.norm + i);
+            const float4 gate = four_at(z + i);
+            const uint2 four = make_uint2(
+                bf16_pair(own.x * gain.x * sigmoid(gate.x), own.y * gain.y * sigmoid(gate.y)),
+                bf16_pair(own.z * gain.z * sigmoid(gate.z), own.w * gain.w * sigmoid(gate.w)));
+            *reinterpret_cast<uint2*>(out + i) = four;
         }
     }
     for (std::int64_t i = work.o.cols + threadIdx.x; i < work.out.stride; i += kThreads) {
         work.out.row(t)[i] = 0;
     }
+}
+
+bool in_fours(const float* data) {
+    return reinterpret_cast<std::uintptr_t>(data) % sizeof(float4) == 0;
 }
 
 MatrixView<float> view_or_scratch(Queue& queue, MatrixView<float> wanted, std::int64_t rows,
@@ -155,7 +242,10 @@ void delta_net(const op::DeltaNet& args, device::Queue& queue) {
     const op::DeltaShape& shape = args.shape;
     check(args);
     // Shapes of test models.
-    if (!runs_delta(shape)) return cuda::delta_net(args, queue);
+    if (!runs_delta(shape) || shape.kernel != kTaps || !in_fours(args.conv) ||
+        !in_fours(args.norm) || !in_fours(args.from.history)) {
+        return cuda::delta_net(args, queue);
+    }
     Queue& own = begin_op(queue);
     const std::int64_t rows = args.x.rows;
     const std::int64_t keys = std::int64_t{shape.key_heads} * shape.key_dim;
@@ -176,7 +266,7 @@ void delta_net(const op::DeltaNet& args, device::Queue& queue) {
     multiply(x, args.beta_weight, beta);
     multiply(x, args.alpha_weight, decay);
     const dim3 each_row(static_cast<unsigned>(rows));
-    launch(own, {each_row, kThreads}, convolve, Convolve{args, u, c, units, match});
+    start_convolve(own, {args, u, c, units, match});
     for_each(own, beta.size(), Gates{args, beta, decay, match, gates});
     run_delta(own, args, {units, {c.data + 2 * keys, rows, shape.value_width()}, c.cols, gates, o});
     launch(own, {each_row, kThreads}, gate_heads, Gated{args, o, z, heads});
