@@ -98,11 +98,13 @@ Status Session::State::keep(std::int64_t first, std::span<const std::int32_t> to
 
 Status Session::State::run_rounds(const GenerateRequest& request,
                                   const std::vector<std::int32_t>& text, const spec::Take& take,
-                                  spec::Draw* draw, Completion& completion) {
-    spec::RoundParts round_parts{*parts.target, sequence, drafts ? drafter.get() : nullptr, this,
-                                 draw};
+                                  spec::Draw* draw, spec::TakeToken take_token,
+                                  Completion& completion) {
+    spec::RoundParts round_parts{*parts.target, sequence, drafts ? drafter.get() : nullptr,
+                                 this,          draw,     std::move(take_token)};
     DraftCounts& counts = completion.draft;
     bool ended = false;
+    std::int64_t last_row = 0;
     while (!ended && sequence.length() < sequence.context()) {
         std::int64_t rows = drafts ? drafting.rows : 1;
         rows = std::min(rows, sequence.context() - sequence.length());
@@ -113,7 +115,12 @@ Status Session::State::run_rounds(const GenerateRequest& request,
         STRATA_ASSIGN(const spec::RoundResult round,
                       spec::run_round(round_parts, text, rows, take, next_logits));
         ended = round.ended;
+        last_row = round.last_row;
         count(round.window, counts);
+    }
+    if (next_logits.empty()) {
+        const auto last = parts.target->fetch_logits(last_row);
+        next_logits.assign(last.begin(), last.end());
     }
     return Ok{};
 }
@@ -123,9 +130,7 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
     if (request.max_tokens == 0) return Ok{};
     Sampler sampler(request.sampling);
     std::vector<std::int32_t> text(request.prompt);
-    const spec::Take take = [&](std::span<const float> logits) -> Result<bool> {
-        STRATA_ASSIGN(const std::int32_t token,
-                      sampler.pick(logits, text, static_cast<std::int64_t>(text.size())));
+    const spec::TakeToken take_token = [&](std::int32_t token) -> Result<bool> {
         completion.tokens.push_back(token);
         text.push_back(token);
         completion.finish = Finish::stop;
@@ -134,11 +139,17 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
         completion.finish = Finish::length;
         return static_cast<std::int64_t>(completion.tokens.size()) == request.max_tokens;
     };
+    const spec::Take take = [&](std::span<const float> logits) -> Result<bool> {
+        STRATA_ASSIGN(const std::int32_t token,
+                      sampler.pick(logits, text, static_cast<std::int64_t>(text.size())));
+        return take_token(token);
+    };
     begin_counts(completion.draft);
     STRATA_ASSIGN(const bool ended, take(next_logits));
     if (ended) return Ok{};
-    spec::Draw* const draw = sampler.plain() ? nullptr : &sampler;
-    Status status = run_rounds(request, text, take, draw, completion);
+    const bool plain = sampler.plain();
+    Status status = run_rounds(request, text, take, plain ? nullptr : &sampler,
+                               plain ? take_token : nullptr, completion);
     // It may have seen a token that the sequence does not keep.
     if (!status.ok() && drafter) drafter->reset();
     return status;

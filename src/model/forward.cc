@@ -150,7 +150,7 @@ void Forward::experts(const LayerWeights& layer, bool keep_chosen) {
     unwritten_ = true;
 }
 
-void Forward::stream_mean(MatrixView<float> mean) {
+void Forward::stream_mean(MatrixView<float> mean, std::int64_t stride) {
     op::StreamMean op;
     op.residual = work_.residual;
     if (unwritten_) {
@@ -159,6 +159,7 @@ void Forward::stream_mean(MatrixView<float> mean) {
     }
     op.streams = config_.streams;
     op.mean = mean;
+    op.mean_stride = stride;
     ops_.stream_mean(op, queue_);
 }
 

@@ -63,8 +63,8 @@ class Forward {
     // Only what later rows need of an attention layer.
     void remember(const LayerWeights& layer, AttentionLayerState& state);
 
-    // mean [rows, D] of the streams as the next block would read them.
-    void stream_mean(MatrixView<float> mean);
+    // mean [rows, D] of the streams as the next block would read them; its rows `stride` apart.
+    void stream_mean(MatrixView<float> mean, std::int64_t stride);
     // Writes the last block's output into the residual, which is then whole, and reads x through a
     // mixer.
     void mix(const HyperConnectionWeights& mixer);

@@ -180,6 +180,8 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     const bool room = sequence.mtp_.waiting_rows + rows <= kMtpWaitingMax;
     if (!request.window || !room) catch_up(sequence);
+    logits_there_ = 0;
+    picked_.clear();
     upload_tokens(request.tokens);
     find_ngram_rows(sequence, request.tokens);
     STRATA_TRY(is_recorded(request) ? run_recorded(sequence, request) : run(sequence, request));
@@ -187,10 +189,13 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     sequence.pending_.assign(request.tokens.begin(), request.tokens.end());
     sequence.pending_traced_ = request.window;
     const auto layers = static_cast<std::int64_t>(request.feature_layers.size());
+    const bool stay = features_stay(request);
     return StepResult{
         {logits_.data(), static_cast<std::int64_t>(logits_.size()) / config_.vocabulary,
          config_.vocabulary},
-        {features_.data(), layers == 0 ? 0 : rows, layers * config_.hidden},
+        picked_,
+        {features_.data(), layers == 0 || stay ? 0 : rows, layers * config_.hidden},
+        stay ? features_of(request) : MatrixView<float>{},
         {residual_.data(), request.residual ? rows : 0, config_.stream_width()},
         {chosen_.data(), static_cast<std::int64_t>(chosen_.size()) / config_.experts_active,
          config_.experts_active}};
@@ -218,7 +223,11 @@ Status Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& 
     const Forward::Mode mode{request.form, request.window};
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     const auto wanted = static_cast<std::int64_t>(request.feature_layers.size());
-    features_.resize(static_cast<std::size_t>(rows * wanted * config_.hidden));
+    // Together where they lie, or one layer's after the other to the host.
+    const MatrixView<float> together =
+        recorded || features_stay(request) ? features_of(request) : MatrixView<float>{};
+    const std::int64_t hidden = config_.hidden;
+    features_.resize(together.empty() ? static_cast<std::size_t>(rows * wanted * hidden) : 0);
     chosen_.clear();
     auto delta = sequence.delta_.begin();
     auto attention = sequence.attention_.begin();
@@ -239,12 +248,23 @@ Status Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& 
         if (request.chosen) take_chosen(rows);
         for (std::int64_t i = 0; i < wanted; ++i) {
             if (request.feature_layers[static_cast<std::size_t>(i)] != l) continue;
-            const MatrixView<float> mean = at_.mean.rows_from(recorded ? i * rows : 0, rows);
-            pass.stream_mean(mean);
-            if (!recorded) take_feature(mean, i, wanted);
+            if (!together.empty()) {
+                pass.stream_mean({together.data + i * hidden, rows, hidden}, together.cols);
+                continue;
+            }
+            const MatrixView<float> mean = at_.mean.first_rows(rows);
+            pass.stream_mean(mean, hidden);
+            take_feature(mean, i, wanted);
         }
     }
     return Ok{};
+}
+
+MatrixView<float> Target::features_of(const StepRequest& request) const {
+    const auto rows = static_cast<std::int64_t>(request.tokens.size());
+    const auto layers = static_cast<std::int64_t>(request.feature_layers.size());
+    if (layers == 0 || rows * layers > at_.mean.rows) return {};
+    return {at_.mean.data, rows, layers * config_.hidden};
 }
 
 void Target::take_feature(MatrixView<const float> mean, std::int64_t index, std::int64_t layers) {
@@ -297,6 +317,15 @@ void Target::take_logits(Forward& pass, std::int64_t from, std::int64_t rows,
         from += now;
         rows -= now;
     }
+}
+
+std::span<const float> Target::fetch_logits(std::int64_t row) {
+    STRATA_CHECK(row >= 0 && row < logits_there_);
+    grow(logits_, static_cast<std::size_t>(config_.vocabulary));
+    device_->download(*queue_, std::as_writable_bytes(std::span(logits_)),
+                      reinterpret_cast<const std::byte*>(at_.logits.row(row)));
+    queue_->wait();
+    return logits_;
 }
 
 void Target::commit(Sequence& sequence, std::int64_t rows, std::vector<float>* mtp_logits) {

@@ -46,11 +46,16 @@ struct StepRequest {
     bool window = false;
     op::DeltaForm form = op::DeltaForm::recurrent;
     LogitRows logits = LogitRows::last;
+    // Where the device picks from them, logits of a window may stay there: the result then says what
+    // was picked.
+    bool picks = false;
     // Takes the logits as they are made, some rows at a time; the result then has none. All rows
     // of a long chunk are more memory than its state. Its error is the step's.
     const LogitSink* logit_sink = nullptr;
     // Layers after which the mean of the streams is wanted.
     std::span<const std::int64_t> feature_layers;
+    // Those of a window may stay in the device's memory.
+    bool features_stay = false;
     // The residual streams after the last layer are wanted.
     bool residual = false;
     bool chosen = false;  // which experts each row chose
@@ -58,9 +63,13 @@ struct StepRequest {
 
 // In host memory that belongs to the target and is valid until its next call.
 struct StepResult {
-    MatrixView<const float> logits;    // [0, 1 or T, V]
+    MatrixView<const float> logits;  // [0, 1 or T, V]
+    // Instead of them where they stayed; of a row without a confidence they tell more.
+    std::span<const op::Picked> picked;
     MatrixView<const float> features;  // [T, layers * D], the layers of a row one after another
-    MatrixView<const float> residual;  // [0 or T, S*D]
+    // Instead of them where they stayed: in the device's memory, valid until the next step.
+    MatrixView<const float> features_there;
+    MatrixView<const float> residual;       // [0 or T, S*D]
     MatrixView<const std::int32_t> chosen;  // [layers * T, k]: row l * T + t is row t's in layer l
 };
 
@@ -106,6 +115,10 @@ class Target {
     const gguf::File* mtp_file() const { return mtp_file_ ? &*mtp_file_ : nullptr; }
     // For a drafter that shares the embedding and the head.
     const Weights& weights() const { return weights_; }
+    // Where its steps run, for a drafter whose work is to come in turn with them.
+    device::Queue& queue() { return *queue_; }
+    // Tells what a drafter records there from what another does.
+    std::int64_t number_drafter() { return ++drafters_; }
     std::int64_t rows_max() const { return rows_max_; }
 
     Result<Sequence> make_sequence(const SequenceOptions& options);
@@ -146,6 +159,9 @@ class Target {
     // outside the vocabulary, too many rows, no room in the context, a row of the n-gram table that
     // cannot be read.
     Result<StepResult> step(Sequence& sequence, const StepRequest& request);
+    // Row `row` of the last step's logits, where they stayed. Until the next step or draft; the span,
+    // until the next call.
+    std::span<const float> fetch_logits(std::int64_t row);
     // Keeps the first `rows` rows of the step; 0 <= rows <= T, and T if it was no window. With MTP
     // kept up to date the layer's cells whose next token has become known are run then, or where
     // the step was a window when they are needed. Where `mtp_logits` is given, as for every step of
@@ -183,8 +199,13 @@ class Target {
         return request.logits != LogitRows::none || request.residual || sequence.options().mtp;
     }
     Status run(Sequence& sequence, const StepRequest& request);
-    // `recorded`: no memory of the host takes part, and features stay on the device.
+    // `recorded`: no memory of the host takes part.
     Status run_layers(Sequence& sequence, Forward& pass, const StepRequest& request, bool recorded);
+    // Where the features of all layers lie as StepResult has them; empty: they are more than fit.
+    MatrixView<float> features_of(const StepRequest& request) const;
+    bool features_stay(const StepRequest& request) const {
+        return request.window && request.features_stay && !features_of(request).empty();
+    }
     bool is_recorded(const StepRequest& request) const;
     Status run_recorded(Sequence& sequence, const StepRequest& request);
     void submit_step(Sequence& sequence, const StepRequest& request, std::int64_t bound);
@@ -240,6 +261,7 @@ class Target {
     Config config_;
     Weights weights_;
     std::int64_t rows_max_ = 0;
+    std::int64_t drafters_ = 0;
     device::Buffer memory_;
     StepMemory at_;
     std::unique_ptr<RowReader> ngram_reader_;  // null: the table is mapped
@@ -248,7 +270,8 @@ class Target {
     std::vector<std::int64_t> key_;      // of recorded work
     std::vector<float> logits_;          // its memory, of a window's rows, is pinned
     std::span<std::byte> pinned_;
-    std::vector<op::Picked> picked_;  // of the guesses that were computed last
+    std::vector<op::Picked> picked_;  // of the rows or guesses that were computed last
+    std::int64_t logits_there_ = 0;   // rows of logits that fetch_logits can get
     std::vector<float> features_;
     std::vector<float> mean_;
     std::vector<float> residual_;

@@ -128,6 +128,7 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
     MtpChain chain = begin_chain(sequence, anchor);
     MtpDraft draft;
     logits_.clear();
+    logits_there_ = 0;
     // A guess that may be the last is cheaper to wait for than one after it is to compute.
     const bool one_by_one = choice.pick || choice.keep_logits || choice.go_on || confidence_min > 0;
     bool more = true;

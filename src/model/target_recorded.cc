@@ -19,9 +19,9 @@ std::int64_t bound_of(std::int64_t end, std::int64_t context) {
 }
 
 bool Target::is_recorded(const StepRequest& request) const {
-    const std::size_t features = request.feature_layers.size() * request.tokens.size();
+    const bool fit = request.feature_layers.empty() || !features_of(request).empty();
     return queue_->records() && request.window && !request.chosen &&
-           request.logit_sink == nullptr && static_cast<std::int64_t>(features) <= at_.mean.rows;
+           request.logit_sink == nullptr && fit;
 }
 
 void Target::upload_first(std::int64_t first, std::int64_t count) {
@@ -40,29 +40,44 @@ void Target::submit_step(Sequence& sequence, const StepRequest& request, std::in
     if (is_mixed(sequence, request)) pass.mix(weights_.mixer);
     if (request.logits == LogitRows::none) return;
     const std::int64_t from = request.logits == LogitRows::all ? 0 : rows - 1;
-    pass.head(from, weights_.head, {at_.logits.data, rows - from, weights_.head.rows});
+    const MatrixView<float> logits{at_.logits.data, rows - from, weights_.head.rows};
+    pass.head(from, weights_.head, logits);
+    if (request.picks) ops_.pick({logits, {}, {at_.picked.data, logits.rows}, {}}, *queue_);
 }
 
 Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
-    const auto layers = static_cast<std::int64_t>(request.feature_layers.size());
     upload_first(sequence.length(), 1);
     STRATA_TRY(bring_ngram_rows());
     const std::int64_t bound = bound_of(sequence.length() + rows, sequence.context());
-    key_ = {static_cast<std::int64_t>(Recorded::step), rows, bound,
-            static_cast<std::int64_t>(request.logits), is_mixed(sequence, request) ? 1 : 0};
+    key_ = {static_cast<std::int64_t>(Recorded::step),
+            rows,
+            bound,
+            static_cast<std::int64_t>(request.logits),
+            is_mixed(sequence, request) ? 1 : 0,
+            request.picks ? 1 : 0};
     key_.insert(key_.end(), request.feature_layers.begin(), request.feature_layers.end());
     sequence.mark(key_);
     queue_->run(key_, [&] { submit_step(sequence, request, bound); });
 
-    features_.resize(static_cast<std::size_t>(rows * layers * config_.hidden));
-    for (std::int64_t i = 0; i < layers; ++i) {
-        take_feature(at_.mean.rows_from(i * rows, rows), i, layers);
+    const MatrixView<float> features = features_of(request);
+    features_.resize(features_stay(request) ? 0 : static_cast<std::size_t>(features.size()));
+    if (!features_.empty()) {
+        device_->download(*queue_, std::as_writable_bytes(std::span(features_)),
+                          reinterpret_cast<const std::byte*>(features.data));
     }
     take_residual(request.residual ? rows : 0);
     const std::int64_t wanted = request.logits == LogitRows::none  ? 0
                                 : request.logits == LogitRows::all ? rows
                                                                    : 1;
+    if (request.picks) {
+        logits_.clear();
+        logits_there_ = wanted;
+        picked_.resize(static_cast<std::size_t>(wanted));
+        device_->download(*queue_, std::as_writable_bytes(std::span(picked_)),
+                          reinterpret_cast<const std::byte*>(at_.picked.data));
+        return Ok{};
+    }
     logits_.resize(static_cast<std::size_t>(wanted * config_.vocabulary));
     device_->download(*queue_, std::as_writable_bytes(std::span(logits_)),
                       reinterpret_cast<const std::byte*>(at_.logits.data));

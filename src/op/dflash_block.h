@@ -60,6 +60,7 @@ struct DflashLayer {
 struct DflashBlock {
     VectorView<const std::int32_t> tokens;
     std::int64_t first = 0;
+    const std::int64_t* first_at = nullptr;  // as SparseAttention's
     Weight table;
     VectorView<const DflashLayer> layers;
     Gain norm = nullptr;

@@ -51,6 +51,7 @@ struct DflashContextLayer {
 struct DflashInject {
     MatrixView<const float> features;
     std::int64_t first = 0;
+    const std::int64_t* first_at = nullptr;  // as SparseAttention's
     Weight fuse;
     Gain norm = nullptr;
     VectorView<const DflashContextLayer> layers;

@@ -32,6 +32,8 @@ struct DflashSelect {
     MatrixView<const float> hidden;
     MatrixView<const float> logits;
     std::int32_t anchor = 0;
+    // Where given, the anchor stands here when the op runs: for calls that a queue records.
+    const std::int32_t* anchor_at = nullptr;
     VectorView<const std::int64_t> token_of_row;
     Weight projection;
     Weight predecessor;  // this and the next are tables

@@ -22,7 +22,8 @@ struct Embed {
 // block_inject[t, s] * block_out[t, :] to each stream where block_out is given (the residual itself
 // is not written).
 //
-// Shapes    residual [T, S*D]; block_out [T, D]; block_inject [T, S]; mean [T, D].
+// Shapes    residual [T, S*D]; block_out [T, D]; block_inject [T, S]; mean [T, D], whose rows are
+//           mean_stride values apart where that is given.
 // Effects   Writes mean. Nothing overlaps.
 // Numerics  F32; Tolerance::rounding. Row t is bit-identical whatever T is.
 struct StreamMean {
@@ -31,6 +32,9 @@ struct StreamMean {
     MatrixView<const float> block_inject;
     int streams = 0;
     MatrixView<float> mean;
+    std::int64_t mean_stride = 0;  // 0: D
+
+    constexpr std::int64_t stride() const { return mean_stride == 0 ? mean.cols : mean_stride; }
 };
 
 // logits[t, :] = weight . hidden[t, :].

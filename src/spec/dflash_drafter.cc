@@ -20,18 +20,15 @@ Result<std::unique_ptr<DflashDrafter>> DflashDrafter::create(dflash::BlockModel&
                                                              const dflash::ContextOptions& options,
                                                              float confidence_min) {
     STRATA_ASSIGN(dflash::Context context, model.make_context(options));
-    return std::unique_ptr<DflashDrafter>(
-        new DflashDrafter(model, std::move(context), confidence_min));
-}
-
-DflashDrafter::DflashDrafter(dflash::BlockModel& model, dflash::Context context,
-                             float confidence_min)
-    : model_(model), context_(std::move(context)), confidence_min_(confidence_min) {
-    for (const op::DflashCells& cells : context_.cells()) reach_ = std::max(reach_, cells.slots);
+    std::int64_t reach = 0;
+    for (const op::DflashCells& cells : context.cells()) reach = std::max(reach, cells.slots);
     const auto row_bytes =
-        model_.config().feature_width() * static_cast<std::int64_t>(sizeof(float));
-    pending_max_ = std::clamp(kPendingBytes / row_bytes, kPendingRowsMin,
-                              std::max(kPendingRowsMin, 2 * reach_));
+        model.config().feature_width() * static_cast<std::int64_t>(sizeof(float));
+    const std::int64_t rows = std::clamp(kPendingBytes / row_bytes, kPendingRowsMin,
+                                         std::max(kPendingRowsMin, 2 * reach));
+    STRATA_ASSIGN(dflash::Waiting pending, model.make_waiting(rows));
+    return std::unique_ptr<DflashDrafter>(
+        new DflashDrafter(model, std::move(context), std::move(pending), reach, confidence_min));
 }
 
 void DflashDrafter::reset() {
@@ -43,6 +40,7 @@ void DflashDrafter::want(const StepRows& rows, model::StepRequest& request) {
     seen_from_ = std::max(rows.first, rows.end - reach_);
     if (seen_from_ < rows.first + rows.count) {
         request.feature_layers = model_.config().target_layers;
+        request.features_stay = true;
     }
 }
 
@@ -52,35 +50,27 @@ Status DflashDrafter::keep(std::int64_t first, std::span<const std::int32_t> tok
     const std::int64_t end = first + static_cast<std::int64_t>(tokens.size());
     const std::int64_t from = std::max(first, seen_from_);
     if (from >= end) return Ok{};
-    STRATA_CHECK(result.features.cols == width && result.features.rows >= end - first);
-    const MatrixView<const float> rows = result.features.rows_from(from - first, end - from);
-    if (!pending_.empty()) {
-        const auto waiting = static_cast<std::int64_t>(pending_.size()) / width;
-        if (waiting + rows.rows > pending_max_) drop_unseen(end);
-        const auto left = static_cast<std::int64_t>(pending_.size()) / width;
-        if (left + rows.rows > pending_max_ || pending_first_ + left != from) inject_pending();
-    }
-    if (rows.rows > pending_max_) {
+    const bool there = !result.features_there.empty();
+    const MatrixView<const float> all = there ? result.features_there : result.features;
+    STRATA_CHECK(all.cols == width && all.rows >= end - first);
+    const MatrixView<const float> rows = all.rows_from(from - first, end - from);
+    if (pending_.count() + rows.rows > pending_.capacity()) drop_unseen(end);
+    if (!pending_.takes(from, rows.rows)) inject_pending();
+    if (pending_.takes(from, rows.rows)) {
+        pending_.append(from, rows, there);
+    } else {
+        STRATA_CHECK(!there);  // a window always fits
         model_.inject(context_, from, rows);
-        return Ok{};
     }
-    if (pending_.empty()) pending_first_ = from;
-    pending_.insert(pending_.end(), rows.data, rows.data + rows.size());
     return Ok{};
 }
 
 void DflashDrafter::drop_unseen(std::int64_t end) {
-    const std::int64_t width = model_.config().feature_width();
-    const auto waiting = static_cast<std::int64_t>(pending_.size()) / width;
-    const std::int64_t unseen = std::clamp(end - reach_ - pending_first_, std::int64_t{0}, waiting);
-    pending_.erase(pending_.begin(), pending_.begin() + unseen * width);
-    pending_first_ += unseen;
+    pending_.drop(std::clamp(end - reach_ - pending_.first(), std::int64_t{0}, pending_.count()));
 }
 
 void DflashDrafter::inject_pending() {
-    const std::int64_t width = model_.config().feature_width();
-    const auto rows = static_cast<std::int64_t>(pending_.size()) / width;
-    if (rows > 0) model_.inject(context_, pending_first_, {pending_.data(), rows, width});
+    if (pending_.count() > 0) model_.inject_there(context_, pending_.first(), pending_.rows());
     pending_.clear();
 }
 
@@ -91,6 +81,7 @@ Result<Guesses> DflashDrafter::guess(const GuessRequest& request) {
     block.anchor = request.text.back();
     block.rows = std::min(request.count + 1, model_.config().block_size);
     block.confidence_min = confidence_min_;
+    block.keep_scores = false;
     Continued before(request.draw == nullptr ? std::span<const std::int32_t>() : request.text);
     if (request.draw != nullptr) {
         block.pick = [&](std::span<const std::int32_t> candidates, std::span<const float> scores,

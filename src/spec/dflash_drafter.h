@@ -3,7 +3,7 @@
 
 #include <memory>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "spec/dflash/block_model.h"
 #include "spec/drafter.h"
@@ -33,19 +33,23 @@ class DflashDrafter final : public Drafter {
     void restore(std::string_view saved) override;
 
   private:
-    DflashDrafter(dflash::BlockModel& model, dflash::Context context, float confidence_min);
+    DflashDrafter(dflash::BlockModel& model, dflash::Context context, dflash::Waiting pending,
+                  std::int64_t reach, float confidence_min)
+        : model_(model),
+          context_(std::move(context)),
+          pending_(std::move(pending)),
+          reach_(reach),
+          confidence_min_(confidence_min) {}
     void inject_pending();
     // Forgets waiting rows that no layer sees from position `end` on.
     void drop_unseen(std::int64_t end);
 
     dflash::BlockModel& model_;
     dflash::Context context_;
+    dflash::Waiting pending_;  // rows kept and not yet injected
+    std::int64_t reach_;       // the most positions that a layer's ring holds
     float confidence_min_;
-    std::int64_t reach_ = 0;          // the most positions that a layer's ring holds
-    std::int64_t pending_max_ = 0;    // rows
-    std::int64_t seen_from_ = 0;      // the first position wanted of the step under way
-    std::int64_t pending_first_ = 0;  // position of the first row kept and not yet injected
-    std::vector<float> pending_;      // [rows, taps * D]
+    std::int64_t seen_from_ = 0;  // the first position wanted of the step under way
 };
 
 }  // namespace strata::spec

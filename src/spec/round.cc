@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "base/check.h"
 
@@ -14,17 +15,25 @@ double milliseconds(Clock::duration time) {
     return std::chrono::duration<double, std::milli>(time).count();
 }
 
+// Takes one row, of which the device may have said all: a confidence that is a number.
+Result<bool> take_row(const RoundParts& parts, const model::StepResult& result, std::int64_t row,
+                      const Take& take) {
+    const auto width = static_cast<std::size_t>(result.logits.cols);
+    if (result.picked.empty()) return take({result.logits.row(row), width});
+    const op::Picked& picked = result.picked[static_cast<std::size_t>(row)];
+    if (!std::isnan(picked.confidence)) return parts.take_token(picked.token);
+    return take(parts.target.fetch_logits(row));
+}
+
 // Takes row after row while each row's token is the one that the next row was run with. Returns how
 // many rows were taken.
-Result<std::int64_t> take_rows(const model::StepResult& result,
+Result<std::int64_t> take_rows(const RoundParts& parts, const model::StepResult& result,
                                std::span<const std::int32_t> window,
                                const std::vector<std::int32_t>& text, const Take& take,
                                RoundResult& round) {
-    const auto width = static_cast<std::size_t>(result.logits.cols);
     std::size_t row = 0;
     while (true) {
-        STRATA_ASSIGN(round.ended,
-                      take({result.logits.row(static_cast<std::int64_t>(row)), width}));
+        STRATA_ASSIGN(round.ended, take_row(parts, result, static_cast<std::int64_t>(row), take));
         ++row;
         if (row == window.size() || text.back() != window[row]) break;
         ++round.window.accepted;
@@ -56,13 +65,15 @@ Result<RoundResult> run_round(const RoundParts& parts, const std::vector<std::in
     request.tokens = window;
     request.window = true;
     request.logits = model::LogitRows::all;
+    request.picks = parts.take_token != nullptr;
+    logits.clear();
     round.window.rows = static_cast<std::int64_t>(window.size());
     const std::int64_t first = sequence.length();
     if (parts.follower != nullptr) {
         parts.follower->want({first, round.window.rows, first + round.window.rows}, request);
     }
     STRATA_ASSIGN(const model::StepResult result, parts.target.step(sequence, request));
-    const Result<std::int64_t> taken = take_rows(result, window, text, take, round);
+    const Result<std::int64_t> taken = take_rows(parts, result, window, text, take, round);
     Status kept = taken.ok() ? Status(Ok{}) : Status(taken.error());
     if (kept.ok() && parts.follower != nullptr) {
         const auto tokens = std::span(window).first(static_cast<std::size_t>(*taken));
@@ -72,8 +83,11 @@ Result<RoundResult> run_round(const RoundParts& parts, const std::vector<std::in
         parts.target.drop(sequence);
         return kept.error();
     }
-    const float* last = result.logits.row(*taken - 1);
-    logits.assign(last, last + result.logits.cols);
+    round.last_row = *taken - 1;
+    if (result.picked.empty()) {
+        const float* last = result.logits.row(round.last_row);
+        logits.assign(last, last + result.logits.cols);
+    }
     parts.target.commit(sequence, *taken);
     round.window.draft_ms = milliseconds(drafted - start);
     round.window.verify_ms = milliseconds(Clock::now() - drafted);

@@ -18,8 +18,14 @@ namespace strata::spec {
 // the text that plain decoding would have at that position.
 using Take = std::function<Result<bool>(std::span<const float> logits)>;
 
+// What it does with the token itself, where the largest logit is what it takes.
+using TakeToken = std::function<Result<bool>(std::int32_t token)>;
+
 struct RoundResult {
     bool ended = false;  // as the last call of Take said
+    // Of the window: whose logits the last token was taken from. Where they stayed on the device,
+    // they can be fetched.
+    std::int64_t last_row = 0;
     Verified window;
 };
 
@@ -30,12 +36,15 @@ struct RoundParts {
     Drafter* drafter = nullptr;
     Follower* follower = nullptr;
     Draw* draw = nullptr;  // as in GuessRequest
+    // Where given, called instead of Take for rows that the device picked from.
+    TakeToken take_token = {};
 };
 
 // `text` ends with a token that the sequence does not hold yet, after all those that it holds;
 // `take` appends to it. Runs that token and the guesses in one window of at most `rows` rows, and
 // commits the rows whose logits were taken: afterwards the sequence again holds all of the text but
-// its last token, and `logits` is what that token was taken from. Errors: those of the target, the
+// its last token, and `logits` is what that token was taken from, or empty where they stayed on the
+// device. Errors: those of the target, the
 // drafter, the follower and `take`; the window is then dropped.
 Result<RoundResult> run_round(const RoundParts& parts, const std::vector<std::int32_t>& text,
                               std::int64_t rows, const Take& take, std::vector<float>& logits);

@@ -96,6 +96,38 @@ TEST(CudaModel, of_blocks_has_logits_near_those_of_the_cpu) {
                  Tolerance::rounded_inputs());
 }
 
+TEST(CudaModel, picks_the_largest_of_logits_that_can_be_fetched) {
+    TestBackend* backend = cuda_backend();
+    if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";
+    Loaded models(*backend, {});
+    const Tokens tokens = random_tokens("cuda picks", 4, models.cpu->config());
+    const auto width = static_cast<std::size_t>(models.cpu->config().vocabulary);
+    auto made = models.cuda->make_sequence({256, op::CacheType::f16, false});
+    ASSERT_TRUE(made.ok());
+    model::Sequence sequence = std::move(made).value();
+    model::StepRequest request;
+    request.tokens = tokens;
+    request.window = true;
+    request.logits = model::LogitRows::all;
+    const auto whole = models.cuda->step(sequence, request);
+    ASSERT_TRUE(whole.ok());
+    const std::vector<float> want(whole->logits.data, whole->logits.data + whole->logits.size());
+    models.cuda->drop(sequence);
+    request.picks = true;
+    const auto picked = models.cuda->step(sequence, request);
+    ASSERT_TRUE(picked.ok());
+    ASSERT_EQ(picked->picked.size(), tokens.size());
+    EXPECT_EQ(picked->logits.rows, 0);
+    const std::vector<op::Picked> picks(picked->picked.begin(), picked->picked.end());
+    for (std::size_t t = 0; t < tokens.size(); ++t) {
+        const auto row =
+            slice(want, static_cast<std::int64_t>(t), 1, static_cast<std::int64_t>(width));
+        const auto fetched = models.cuda->fetch_logits(static_cast<std::int64_t>(t));
+        expect_same_bits("row", {fetched.begin(), fetched.end()}, row);
+        EXPECT_EQ(picks[t].token, std::max_element(row.begin(), row.end()) - row.begin());
+    }
+}
+
 TEST(CudaModel, guesses_what_the_cpu_guesses) {
     TestBackend* backend = cuda_backend();
     if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/op/run/streams.h"
 #include "tests/support/everywhere.h"
 
@@ -59,8 +61,9 @@ struct MeanInput {
     std::vector<float> block_inject;
 };
 
+// `stride`: how far rows of the mean lie apart; what is between them stays.
 std::vector<float> run_mean(TestBackend& backend, const MeanInput& input, int streams,
-                            std::int64_t width) {
+                            std::int64_t width, std::int64_t stride) {
     Rig rig(backend, "stream_mean");
     op::StreamMean args;
     args.residual = rig.input("residual", input.residual, streams * width);
@@ -69,10 +72,22 @@ std::vector<float> run_mean(TestBackend& backend, const MeanInput& input, int st
         args.block_inject = rig.input("block_inject", input.block_inject, streams);
     }
     args.streams = streams;
-    args.mean = rig.output<float>("mean", args.residual.rows, width);
+    const std::int64_t rows = args.residual.rows;
+    constexpr float kBetween = 12345;
+    const std::vector<float> before(static_cast<std::size_t>(rows * stride), kBetween);
+    args.mean = {rig.state("mean", before), rows, width};
+    args.mean_stride = stride == width ? 0 : stride;
     rig.ops().stream_mean(args, rig.queue());
     rig.finish();
-    return rig.read(args.mean.data);
+    const auto all = rig.read(args.mean.data);
+    std::vector<float> mean;
+    for (std::int64_t t = 0; t < rows; ++t) {
+        const auto row = slice(all, t, 1, stride);
+        append(mean, slice(row, 0, width, 1));
+        const auto between = slice(row, width, stride - width, 1);
+        EXPECT_EQ(std::count(between.begin(), between.end(), kBetween), stride - width);
+    }
+    return mean;
 }
 
 void check_mean(const MeanInput& input, int streams, std::int64_t width) {
@@ -90,11 +105,13 @@ void check_mean(const MeanInput& input, int streams, std::int64_t width) {
     }
     const std::string label = "S=" + std::to_string(streams) + " D=" + std::to_string(width) +
                               " T=" + std::to_string(residual.size());
-    on_backends(
-        label, [&](TestBackend& b) { return run_mean(b, input, streams, width); },
-        [&](const std::vector<float>& got) {
-            expect_close(label, got, want, Tolerance::projection());
-        });
+    for (const std::int64_t stride : {width, 2 * width + 5}) {
+        on_backends(
+            label, [&](TestBackend& b) { return run_mean(b, input, streams, width, stride); },
+            [&](const std::vector<float>& got) {
+                expect_close(label, got, want, Tolerance::projection());
+            });
+    }
 }
 
 TEST(StreamMean, is_the_mean_of_the_streams_with_and_without_a_block) {

@@ -71,11 +71,12 @@ DraftFile::Tensor& DraftFile::at(const std::string& name) {
     return *found;
 }
 
-GoldenDraft::GoldenDraft(const std::string& name)
+GoldenDraft::GoldenDraft(const std::string& name, const Backend* backend)
     : target_path_(directory_ / "target.gguf"),
       draft_path_(directory_ / "draft.gguf"),
       golden_(Golden::load(name)),
-      backend_(must(make_cpu_backend({2}))) {
+      own_(must(make_cpu_backend({2}))),
+      backend_(backend == nullptr ? own_ : *backend) {
     convert(golden_directory(name) + "/target", target_path_);
     convert(golden_directory(name) + "/draft", draft_path_);
     target_ = must(model::Target::load(must(gguf::File::open(target_path_)), *backend_.device,

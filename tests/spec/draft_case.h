@@ -37,7 +37,8 @@ struct DraftFile {
 // Of "tiny" or "odd", converted once a test program in BF16, in which its values are exact.
 class GoldenDraft {
   public:
-    explicit GoldenDraft(const std::string& name);
+    // On `backend`, which outlives it; null: on a CPU backend of its own.
+    explicit GoldenDraft(const std::string& name, const Backend* backend = nullptr);
     static GoldenDraft& of(const std::string& name);
 
     const Golden& golden() const { return golden_; }
@@ -63,7 +64,8 @@ class GoldenDraft {
     std::string target_path_;
     std::string draft_path_;
     Golden golden_;
-    Backend backend_;
+    Backend own_;
+    const Backend& backend_;
     std::unique_ptr<model::Target> target_;
 };
 

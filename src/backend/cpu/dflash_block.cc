@@ -36,6 +36,7 @@ void check(const op::DflashBlock& args) {
     const std::int64_t width = args.hidden.cols;
     const std::int64_t kv = std::int64_t{shape.kv_heads} * shape.head_dim;
     const std::int64_t query = std::int64_t{shape.heads} * shape.head_dim;
+    STRATA_CHECK(args.first_at == nullptr);  // nothing is recorded here
     STRATA_CHECK(args.hidden.rows == args.tokens.size && args.first >= 0);
     STRATA_CHECK(has_shape(args.table, args.table.rows, width));
     STRATA_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);

@@ -22,6 +22,7 @@ void check(const op::DflashInject& args) {
     const op::DflashShape& shape = args.shape;
     STRATA_CHECK(has_shape(args.fuse, width, args.features.cols));
     STRATA_CHECK(shape.kv_heads > 0 && 2 * shape.rotary_pairs <= shape.head_dim);
+    STRATA_CHECK(args.first_at == nullptr);  // nothing is recorded here
     STRATA_CHECK(args.first >= 0 && args.first + args.features.rows <= kPositionsMax);
     STRATA_CHECK(args.replaced.empty() || args.replaced.size == args.features.rows);
     const std::int64_t kv = std::int64_t{shape.kv_heads} * shape.head_dim;

@@ -95,7 +95,7 @@ void dflash_select(const op::DflashSelect& args, device::Queue& queue) {
     });
     float* transition = own.take<float>(rank);
     float* successor = own.take<float>(rank);
-    std::int32_t before = args.anchor;
+    std::int32_t before = args.anchor_at == nullptr ? args.anchor : *args.anchor_at;
     std::int64_t i = 0;
     for (; i < n && finite[i]; ++i) {
         if (!step(args, i, before, hidden.row(i), transition, successor, args.candidates.row(i))) {

@@ -17,7 +17,7 @@ void stream_mean(const op::StreamMean& args, device::Queue& queue) {
     const float share = 1.0f / static_cast<float>(args.streams);
     own.split(args.mean.rows, args.residual.cols, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t t = begin; t < end; ++t) {
-            float* mean = args.mean.row(t);
+            float* mean = args.mean.data + t * args.stride();
             for (std::int64_t i = 0; i < width; ++i) mean[i] = 0.0f;
             for (int s = 0; s < args.streams; ++s) {
                 const float* from = args.residual.row(t) + s * width;

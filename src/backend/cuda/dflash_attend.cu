@@ -16,7 +16,8 @@ constexpr int kTogether = 16;  // queries that go through a piece at a time
 struct Attend {
     op::DflashShape shape;
     op::DflashCells cells;
-    std::int64_t first;   // position of row 0
+    std::int64_t first;  // position of row 0, or where first_at is given the largest
+    const std::int64_t* first_at;
     std::int64_t window;  // 0: all
     DflashRows rows;
     int count;       // B
@@ -27,6 +28,8 @@ struct Attend {
     float* values;   // [G, pieces, queries, d]
     MatrixView<float> out;
 
+    // Brings `first` to what it is now. Each kernel begins with it.
+    __device__ void look_up() { first = first_of(*this); }
     __device__ int queries() const { return count * group; }
     __device__ std::int64_t at(int g, int piece, int query) const {
         return (std::int64_t{g} * pieces + piece) * queries() + query;
@@ -59,6 +62,7 @@ struct Attend {
 template <typename Cache>
 __global__ void __launch_bounds__(kPieceThreads) attend_cells(Attend attend) {
     follow_earlier_kernels();
+    attend.look_up();
     __shared__ int slots[kPiece];
     __shared__ int positions[kPiece];
     using Stored = typename Cache::Stored;
@@ -107,6 +111,7 @@ __global__ void __launch_bounds__(kPieceThreads) attend_cells(Attend attend) {
 template <typename Cache, int kDim>
 __global__ void __launch_bounds__(kPieceThreads) attend_held_cells(Attend attend) {
     follow_earlier_kernels();
+    attend.look_up();
     __shared__ int slots[kPiece];
     __shared__ int positions[kPiece];
     alignas(16) __shared__ float queries[kTogether * kDim];
@@ -147,6 +152,7 @@ __global__ void __launch_bounds__(kPieceThreads) attend_held_cells(Attend attend
 // takes a row of the block at a time.
 __global__ void __launch_bounds__(kPieceThreads) join_block(Attend attend) {
     follow_earlier_kernels();
+    attend.look_up();
     const auto h = static_cast<int>(blockIdx.x);
     const auto i = static_cast<int>(blockIdx.y);
     const int g = h / attend.group;
@@ -219,6 +225,7 @@ void dflash_attend(Queue& queue, const op::DflashBlock& args, const op::DflashLa
     attend.shape = args.shape;
     attend.cells = layer.cells;
     attend.first = args.first;
+    attend.first_at = args.first_at;
     attend.window = layer.window;
     attend.rows = rows;
     attend.count = static_cast<int>(out.rows);

@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kUnits* kWarp)
     float* head = is_query ? rows.query.row(blockIdx.y) + unit * d
                            : rows.key.row(blockIdx.y) + (unit - shape.heads) * d;
     norm_and_turn(head, d, is_query ? query_norm : key_norm, args.epsilon,
-                  {args.inverse_frequency, shape.rotary_pairs, args.first + blockIdx.y},
+                  {args.inverse_frequency, shape.rotary_pairs, first_of(args) + blockIdx.y},
                   reinterpret_cast<float*>(shared_bytes()) + warp * d,
                   [&](int c, float value) { head[c] = value; });
 }

@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kUnits* kWarp) fill_cells(op::DflashInject arg
     if (unit >= 2 * args.shape.kv_heads) return;
     const int d = args.shape.head_dim;
     const int head = unit % args.shape.kv_heads * d;
-    const std::int64_t position = args.first + t;
+    const std::int64_t position = first_of(args) + t;
     const std::int64_t slot = position % cells.slots;
     const std::int64_t at = slot * layers.key[l].cols + head;
     if (unit >= args.shape.kv_heads) {

@@ -150,7 +150,7 @@ struct GatherPredecessors {
     __device__ void operator()(std::int64_t at) const {
         const auto row = static_cast<int>(at / to.cols);
         const std::int32_t token =
-            row == 0 ? args.anchor
+            row == 0 ? (args.anchor_at == nullptr ? args.anchor : *args.anchor_at)
                      : token_of(args, lists, (row - 1) / lists.wanted, (row - 1) % lists.wanted);
         to.data[at] = Stored::at(args.predecessor.row(token), at % to.cols);
     }

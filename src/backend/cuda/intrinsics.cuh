@@ -67,6 +67,12 @@ __device__ inline void follow_earlier_kernels() {
     wait_for_earlier_kernels();
 }
 
+// The position of row 0 of an op whose place is given, or stands in memory.
+template <typename Args>
+__device__ std::int64_t first_of(const Args& args) {
+    return args.first_at == nullptr ? args.first : *args.first_at;
+}
+
 inline constexpr int kLineBytes = 128;  // of the caches
 
 // Has the line at this address brought to the device's cache.

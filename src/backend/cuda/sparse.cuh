@@ -6,11 +6,6 @@
 
 namespace strata::cuda {
 
-// The position of row 0.
-__device__ inline std::int64_t first_of(const op::SparseAttention& args) {
-    return args.first_at == nullptr ? args.first : *args.first_at;
-}
-
 // The rows of the cache that row t attends to, ascending: those of the blocks that it keeps, or of
 // all, then the tail.
 struct Seen {

@@ -24,7 +24,7 @@ struct MeanValue {
             }
             sum += value;
         }
-        args.mean.data[i] = sum * share;
+        args.mean.data[t * args.stride() + c] = sum * share;
     }
 };
 

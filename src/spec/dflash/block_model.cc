@@ -1,13 +1,15 @@
 #include "spec/dflash/block_model.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
-#include "device/carver.h"
+#include "model/recorded.h"
 
 namespace strata::dflash {
 
@@ -59,7 +61,7 @@ std::string mark_of(const gguf::File& file) {
 
 }  // namespace
 
-Result<std::unique_ptr<BlockModel>> BlockModel::load(gguf::File file, const model::Target& target,
+Result<std::unique_ptr<BlockModel>> BlockModel::load(gguf::File file, model::Target& target,
                                                      device::Device& device, const op::Table& ops,
                                                      std::int64_t rows_max) {
     STRATA_CHECK(rows_max >= 1);
@@ -74,7 +76,8 @@ Result<std::unique_ptr<BlockModel>> BlockModel::load(gguf::File file, const mode
     if (Status status = check_target(model->config_, target.config()); !status.ok()) {
         return STRATA_ERROR(quote(own.path()), ": ", status.error().message);
     }
-    model->queue_ = device.make_queue();
+    model->queue_ = &target.queue();
+    model->number_ = target.number_drafter();
     STRATA_ASSIGN(model->weights_, Weights::bind(own, model->config_, device, *model->queue_));
     Weights& weights = model->weights_;
     if (weights.embedding.empty()) weights.embedding = target.weights().embedding;
@@ -84,29 +87,41 @@ Result<std::unique_ptr<BlockModel>> BlockModel::load(gguf::File file, const mode
     return model;
 }
 
-Status BlockModel::prepare(std::int64_t rows_max) {
-    const std::vector<double> frequencies = inverse_frequencies(config_);
+void BlockModel::lay_out(std::int64_t rows_max, device::Carver& carver) {
     const std::int64_t guesses = config_.block_size - 1;
-    const auto carve = [&](device::Carver& carver) {
-        work_.features = carver.matrix<float>(rows_max, config_.feature_width());
-        work_.replaced = carver.vector<std::int32_t>(rows_max);
-        work_.tokens = carver.vector<std::int32_t>(config_.block_size);
-        work_.hidden = carver.matrix<float>(config_.block_size, config_.hidden);
-        work_.logits = carver.matrix<float>(guesses, weights_.head.rows);
-        work_.candidates = carver.matrix<std::int32_t>(guesses, config_.candidates);
-        work_.scores = carver.matrix<float>(guesses, config_.candidates);
-        work_.path = carver.vector<std::int32_t>(guesses);
-        work_.confidence = carver.vector<float>(guesses);
-        work_.walked = carver.vector<std::int32_t>(1);
-        work_.frequencies = carver.vector<double>(static_cast<std::int64_t>(frequencies.size()));
-    };
+    work_.features = carver.matrix<float>(rows_max, config_.feature_width());
+    work_.replaced = carver.vector<std::int32_t>(rows_max);
+    auto* const told = carver.take_bytes(2 * 2 + config_.block_size, sizeof(std::int32_t));
+    work_.positions = reinterpret_cast<std::int64_t*>(told);
+    work_.tokens = {reinterpret_cast<std::int32_t*>(work_.positions + 2), config_.block_size};
+    work_.hidden = carver.matrix<float>(config_.block_size, config_.hidden);
+    work_.logits = carver.matrix<float>(guesses, weights_.head.rows);
+    work_.candidates = carver.matrix<std::int32_t>(guesses, config_.candidates);
+    work_.scores = carver.matrix<float>(guesses, config_.candidates);
+    work_.results = carver.vector<std::int32_t>(model::kWindowRowsMax + 1 + 2 * guesses);
+    work_.replaced_now = {work_.results.data, model::kWindowRowsMax};
+    work_.walked = work_.results.data + model::kWindowRowsMax;
+    work_.path = {work_.walked + 1, guesses};
+    static_assert(sizeof(float) == sizeof(std::int32_t));
+    work_.confidence = {reinterpret_cast<float*>(work_.path.data + guesses), guesses};
+    work_.frequencies = carver.vector<double>(config_.rotary_dim / 2);
+}
+
+Status BlockModel::prepare(std::int64_t rows_max) {
     device::Carver measure;
-    carve(measure);
+    lay_out(rows_max, measure);
     STRATA_ASSIGN(memory_, device_->allocate(measure.used()));
     device::Carver carver(memory_.data());
-    carve(carver);
+    lay_out(rows_max, carver);
+    results_.resize(static_cast<std::size_t>(work_.results.size));
+    const std::vector<double> frequencies = inverse_frequencies(config_);
     device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.frequencies.data),
                     std::as_bytes(std::span(frequencies)));
+    // The first of them is the anchor of each draft.
+    const std::vector<std::int32_t> tokens(static_cast<std::size_t>(config_.block_size),
+                                           static_cast<std::int32_t>(config_.mask_token));
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.tokens.data),
+                    std::as_bytes(std::span(tokens)));
     queue_->wait();
     return Ok{};
 }
@@ -127,33 +142,85 @@ op::DflashShape BlockModel::shape() const {
 
 void BlockModel::inject(Context& context, std::int64_t first, MatrixView<const float> features) {
     STRATA_CHECK(features.cols == config_.feature_width());
-    std::vector<op::DflashContextLayer> layers;
-    for (std::size_t l = 0; l < weights_.layers.size(); ++l) {
-        const op::DflashLayer& layer = weights_.layers[l];
-        layers.push_back({layer.key, layer.value, layer.key_norm, context.cells()[l]});
-    }
+    const bool window = features.rows <= model::kWindowRowsMax;
     for (std::int64_t done = 0; done < features.rows;) {
         const std::int64_t rows = std::min(features.rows - done, work_.features.rows);
         const MatrixView<const float> part = features.rows_from(done, rows);
         device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.features.data),
                         std::as_bytes(std::span(part.data, static_cast<std::size_t>(part.size()))));
-        op::DflashInject op;
-        op.features = work_.features.first_rows(rows);
-        op.first = first + done;
-        op.fuse = weights_.fuse;
-        op.norm = weights_.fuse_norm;
-        op.layers = {layers.data(), static_cast<std::int64_t>(layers.size())};
-        op.inverse_frequency = work_.frequencies.data;
-        op.shape = shape();
-        op.epsilon = config_.epsilon;
-        op.replaced = {work_.replaced.data, rows};
-        const bool window = features.rows <= model::kWindowRowsMax;
-        (window ? ops_ : ops_.for_prompts()).dflash_inject(op, *queue_);
-        const auto replaced = download(*device_, *queue_, work_.replaced.data, rows);
-        queue_->wait();
-        features_replaced_ = std::accumulate(replaced.begin(), replaced.end(), features_replaced_);
+        run_inject(context, first + done, work_.features.first_rows(rows), window);
         done += rows;
     }
+}
+
+void BlockModel::inject_there(Context& context, std::int64_t first,
+                              MatrixView<const float> features) {
+    STRATA_CHECK(features.cols == config_.feature_width());
+    const bool window = features.rows <= model::kWindowRowsMax;
+    for (std::int64_t done = 0; done < features.rows;) {
+        const std::int64_t rows = std::min(features.rows - done, work_.replaced.size);
+        run_inject(context, first + done, features.rows_from(done, rows), window);
+        done += rows;
+    }
+}
+
+void BlockModel::run_inject(Context& context, std::int64_t first, MatrixView<const float> features,
+                            bool window) {
+    static_cast<void>(features_replaced());  // what is not counted would be written over
+    if (!window || !queue_->records()) {
+        submit_inject(context, {first}, features, window);
+        const auto replaced = download(*device_, *queue_, work_.replaced.data, features.rows);
+        queue_->wait();
+        uncounted_rows_ = features.rows;
+        count_replaced(replaced);
+        return;
+    }
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.positions),
+                    std::as_bytes(std::span(&first, 1)));
+    const std::int64_t bound = model::bound_of(first + features.rows, context.options().context);
+    key_ = {static_cast<std::int64_t>(model::Recorded::block_inject), number_, features.rows, bound,
+            static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(features.data))};
+    context.mark(key_);
+    const model::Forward::Start start{bound - features.rows, work_.positions};
+    queue_->run(key_, [&] { submit_inject(context, start, features, window); });
+    uncounted_rows_ = features.rows;
+}
+
+void BlockModel::submit_inject(Context& context, model::Forward::Start start,
+                               MatrixView<const float> features, bool window) {
+    std::vector<op::DflashContextLayer> layers;
+    for (std::size_t l = 0; l < weights_.layers.size(); ++l) {
+        const op::DflashLayer& layer = weights_.layers[l];
+        layers.push_back({layer.key, layer.value, layer.key_norm, context.cells()[l]});
+    }
+    op::DflashInject op;
+    op.features = features;
+    op.first = start.first;
+    op.first_at = start.first_at;
+    op.fuse = weights_.fuse;
+    op.norm = weights_.fuse_norm;
+    op.layers = {layers.data(), static_cast<std::int64_t>(layers.size())};
+    op.inverse_frequency = work_.frequencies.data;
+    op.shape = shape();
+    op.epsilon = config_.epsilon;
+    const bool recorded = start.first_at != nullptr;
+    op.replaced = {recorded ? work_.replaced_now.data : work_.replaced.data, features.rows};
+    (window ? ops_ : ops_.for_prompts()).dflash_inject(op, *queue_);
+}
+
+void BlockModel::count_replaced(std::span<const std::int32_t> replaced) {
+    const auto rows = replaced.first(static_cast<std::size_t>(uncounted_rows_));
+    features_replaced_ = std::accumulate(rows.begin(), rows.end(), features_replaced_);
+    uncounted_rows_ = 0;
+}
+
+std::int64_t BlockModel::features_replaced() {
+    if (uncounted_rows_ > 0) {
+        const auto replaced = download(*device_, *queue_, work_.replaced_now.data, uncounted_rows_);
+        queue_->wait();
+        count_replaced(replaced);
+    }
+    return features_replaced_;
 }
 
 Status BlockModel::check(const DraftRequest& request) const {
@@ -168,17 +235,32 @@ Status BlockModel::check(const DraftRequest& request) const {
     return Ok{};
 }
 
-void BlockModel::run_block(const Context& context, const DraftRequest& request) {
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(request.rows),
-                                     static_cast<std::int32_t>(config_.mask_token));
-    tokens[0] = request.anchor;
-    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.tokens.data),
-                    std::as_bytes(std::span(tokens)));
+void BlockModel::run_block(const Context& context, const DraftRequest& request, bool select) {
+    std::array<std::int32_t, 3> told;
+    std::memcpy(told.data(), &request.position, sizeof(request.position));
+    told[2] = request.anchor;
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.positions + 1),
+                    std::as_bytes(std::span(told)));
+    if (!queue_->records()) {
+        submit_block(context, {request.position}, request.rows, select);
+        return;
+    }
+    const std::int64_t bound = model::bound_of(request.position, context.options().context);
+    key_ = {static_cast<std::int64_t>(model::Recorded::block), number_, request.rows, bound,
+            select ? 1 : 0};
+    context.mark(key_);
+    const model::Forward::Start start{bound, work_.positions + 1};
+    queue_->run(key_, [&] { submit_block(context, start, request.rows, select); });
+}
+
+void BlockModel::submit_block(const Context& context, model::Forward::Start start,
+                              std::int64_t rows, bool select) {
     std::vector<op::DflashLayer> layers = weights_.layers;
     for (std::size_t l = 0; l < layers.size(); ++l) layers[l].cells = context.cells()[l];
     op::DflashBlock op;
-    op.tokens = {work_.tokens.data, request.rows};
-    op.first = request.position;
+    op.tokens = {work_.tokens.data, rows};
+    op.first = start.first;
+    op.first_at = start.first_at;
     op.table = weights_.embedding;
     op.layers = {layers.data(), static_cast<std::int64_t>(layers.size())};
     op.norm = weights_.norm;
@@ -187,15 +269,23 @@ void BlockModel::run_block(const Context& context, const DraftRequest& request) 
     op.taps = config_.conv_taps;
     op.group = config_.conv_group;
     op.epsilon = config_.epsilon;
-    op.hidden = work_.hidden.first_rows(request.rows);
+    op.hidden = work_.hidden.first_rows(rows);
     ops_.dflash_block(op, *queue_);
+    ops_.output_head(
+        {work_.hidden.rows_from(1, rows - 1), weights_.head, work_.logits.first_rows(rows - 1)},
+        *queue_);
+    if (select) run_select(0, rows - 1, nullptr);
 }
 
-void BlockModel::run_select(std::int64_t first, std::int64_t count, std::int32_t anchor) {
+void BlockModel::run_select(std::int64_t first, std::int64_t count, const std::int32_t* anchor) {
     op::DflashSelect op;
     op.hidden = work_.hidden.rows_from(1 + first, count);
     op.logits = work_.logits.rows_from(first, count);
-    op.anchor = anchor;
+    if (anchor == nullptr) {
+        op.anchor_at = work_.tokens.data;
+    } else {
+        op.anchor = *anchor;
+    }
     op.token_of_row = weights_.token_of_row;
     op.projection = weights_.selector;
     op.predecessor = weights_.predecessor;
@@ -204,20 +294,28 @@ void BlockModel::run_select(std::int64_t first, std::int64_t count, std::int32_t
     op.scores = work_.scores.first_rows(count);
     op.path = {work_.path.data, count};
     op.confidence = {work_.confidence.data, count};
-    op.rows = work_.walked.data;
+    op.rows = work_.walked;
     ops_.dflash_select(op, *queue_);
 }
 
-Guess BlockModel::take(std::int64_t count) {
-    Guess guess;
-    guess.width = config_.candidates;
-    const auto walked = download(*device_, *queue_, work_.walked.data, 1);
-    guess.path = download(*device_, *queue_, work_.path.data, count);
-    guess.confidence = download(*device_, *queue_, work_.confidence.data, count);
-    guess.candidates = download(*device_, *queue_, work_.candidates.data, count * guess.width);
-    guess.scores = download(*device_, *queue_, work_.scores.data, count * guess.width);
+Guess BlockModel::take(std::int64_t count, bool scores) {
+    device_->download(*queue_, std::as_writable_bytes(std::span(results_)),
+                      reinterpret_cast<const std::byte*>(work_.results.data));
     queue_->wait();
-    guess.keep(static_cast<std::size_t>(walked[0]));
+    count_replaced(results_);
+    Guess guess;
+    const auto path = results_.begin() + (work_.path.data - work_.results.data);
+    guess.path.assign(path, path + count);
+    guess.confidence.resize(guess.path.size());
+    std::memcpy(guess.confidence.data(), &*(path + work_.path.size),
+                guess.confidence.size() * sizeof(float));
+    if (scores) {
+        guess.width = config_.candidates;
+        guess.candidates = download(*device_, *queue_, work_.candidates.data, count * guess.width);
+        guess.scores = download(*device_, *queue_, work_.scores.data, count * guess.width);
+        queue_->wait();
+    }
+    guess.keep(static_cast<std::size_t>(*(path - 1)));
     return guess;
 }
 
@@ -227,8 +325,8 @@ Guess BlockModel::draw(const DraftRequest& request) {
     all.width = config_.candidates;
     std::int32_t before = request.anchor;
     for (std::int64_t i = 0; i + 1 < request.rows; ++i) {
-        run_select(i, 1, before);
-        const Guess row = take(1);
+        run_select(i, 1, &before);
+        const Guess row = take(1, true);
         if (row.path.empty()) break;
         const auto pick = request.pick(row.candidates, row.scores, all.path);
         if (!pick.ok()) break;
@@ -243,18 +341,8 @@ Guess BlockModel::draw(const DraftRequest& request) {
 
 Result<Guess> BlockModel::draft(const Context& context, const DraftRequest& request) {
     STRATA_TRY(check(request));
-    run_block(context, request);
-    const std::int64_t guesses = request.rows - 1;
-    ops_.output_head(
-        {work_.hidden.rows_from(1, guesses), weights_.head, work_.logits.first_rows(guesses)},
-        *queue_);
-    Guess guess;
-    if (request.pick) {
-        guess = draw(request);
-    } else {
-        run_select(0, guesses, request.anchor);
-        guess = take(guesses);
-    }
+    run_block(context, request, !request.pick);
+    Guess guess = request.pick ? draw(request) : take(request.rows - 1, request.keep_scores);
     std::size_t kept = 0;
     while (kept < guess.path.size() && guess.confidence[kept] >= request.confidence_min) ++kept;
     guess.keep(kept);

@@ -10,12 +10,14 @@
 #include <string_view>
 #include <vector>
 
+#include "device/carver.h"
 #include "device/device.h"
 #include "gguf/reader.h"
 #include "model/target.h"
 #include "op/table.h"
 #include "spec/dflash/config.h"
 #include "spec/dflash/context.h"
+#include "spec/dflash/waiting.h"
 #include "spec/dflash/weights.h"
 
 namespace strata::dflash {
@@ -31,13 +33,14 @@ struct DraftRequest {
                                        std::span<const float> scores,
                                        std::span<const std::int32_t> chain)>
         pick;
+    bool keep_scores = true;  // Guess::candidates and scores are wanted
 };
 
 // One draft. It may be empty.
 struct Guess {
     std::vector<std::int32_t> path;
     std::vector<float> confidence;  // softmax over the row's candidates at the pick
-    // A row a guess: tokens by logit, largest first, and their scores.
+    // A row a guess, where they are kept: tokens by logit, largest first, and their scores.
     std::int64_t width = 0;
     std::vector<std::int32_t> candidates;
     std::vector<float> scores;
@@ -54,10 +57,10 @@ struct Guess {
 // Owns the draft's file and weights; contexts are the caller's. Calls are not concurrent.
 class BlockModel {
   public:
-    // `target`, `device` and its `ops` outlive it. `rows_max` bounds the rows of one
-    // inject. Errors: as config_from_gguf, check_target and Weights::bind; a device that has no
+    // `target`, `device` and its `ops` outlive it; its work takes turns with that of the target's
+    // steps. `rows_max` bounds the rows of one inject. Errors: as config_from_gguf, check_target and Weights::bind; a device that has no
     // kernels for block drafts; no memory.
-    static Result<std::unique_ptr<BlockModel>> load(gguf::File file, const model::Target& target,
+    static Result<std::unique_ptr<BlockModel>> load(gguf::File file, model::Target& target,
                                                     device::Device& device, const op::Table& ops,
                                                     std::int64_t rows_max);
 
@@ -76,26 +79,39 @@ class BlockModel {
     // Rows first .. of the target, just committed: `features` [T, taps * D] are what
     // model::StepResult has for config().target_layers.
     void inject(Context& context, std::int64_t first, MatrixView<const float> features);
+    // The same of features in the device's memory, of which up to kWindowRowsMax rows are a window.
+    void inject_there(Context& context, std::int64_t first, MatrixView<const float> features);
+
+    // Memory for rows of features that wait there.
+    Result<Waiting> make_waiting(std::int64_t rows) {
+        return Waiting::create(*device_, *queue_, config_.feature_width(), rows);
+    }
 
     // Changes nothing in the context. Errors: an anchor outside the vocabulary, rows out of range.
     Result<Guess> draft(const Context& context, const DraftRequest& request);
 
     // Feature values that were not finite and counted as 0, since load.
-    std::int64_t features_replaced() const { return features_replaced_; }
+    std::int64_t features_replaced();
 
   private:
     // Device memory that every call writes.
     struct Workspace {
         MatrixView<float> features;  // [rows_max, taps * D]
         VectorView<std::int32_t> replaced;
+        // What is told of an injection and a draft: two positions, then the anchor, which begins
+        // the block's tokens.
+        std::int64_t* positions = nullptr;
         VectorView<std::int32_t> tokens;  // [block]
         MatrixView<float> hidden;         // [block, D]
         MatrixView<float> logits;         // [block - 1, N]
         MatrixView<std::int32_t> candidates;
         MatrixView<float> scores;
+        // What comes back of a draft, in one piece: replaced_now, walked, path, confidence.
+        VectorView<std::int32_t> results;
+        VectorView<std::int32_t> replaced_now;  // [kWindowRowsMax]
+        std::int32_t* walked = nullptr;
         VectorView<std::int32_t> path;
         VectorView<float> confidence;
-        VectorView<std::int32_t> walked;
         VectorView<double> frequencies;
     };
 
@@ -104,23 +120,39 @@ class BlockModel {
     Status prepare(std::int64_t rows_max);
     op::DflashShape shape() const;
     Status check(const DraftRequest& request) const;
-    void run_block(const Context& context, const DraftRequest& request);
-    // Of the block's guesses first .. first+count-1, the first of which follows `anchor`.
-    void run_select(std::int64_t first, std::int64_t count, std::int32_t anchor);
+    void lay_out(std::int64_t rows_max, device::Carver& carver);
+    // Features that are on the device, of a window or of a prompt.
+    void run_inject(Context& context, std::int64_t first, MatrixView<const float> features,
+                    bool window);
+    void submit_inject(Context& context, model::Forward::Start start,
+                       MatrixView<const float> features, bool window);
+    // Takes what the last injection replaced into the count, where that is still to be done.
+    void count_replaced(std::span<const std::int32_t> replaced);
+    // The block, its logits and, where `select`, the guesses.
+    void run_block(const Context& context, const DraftRequest& request, bool select);
+    void submit_block(const Context& context, model::Forward::Start start, std::int64_t rows,
+                      bool select);
+    // Of the block's guesses first .. first+count-1, the first of which follows `anchor` or, where
+    // it is null, the block's.
+    void run_select(std::int64_t first, std::int64_t count, const std::int32_t* anchor);
     // The guesses of the last run_select.
-    Guess take(std::int64_t count);
+    Guess take(std::int64_t count, bool scores);
     Guess draw(const DraftRequest& request);
 
     gguf::File file_;
     device::Device* device_;
     op::Table ops_;
-    std::unique_ptr<device::Queue> queue_;
+    device::Queue* queue_ = nullptr;  // the target's
+    std::int64_t number_ = 0;         // in keys of recorded work
+    std::vector<std::int64_t> key_;
     Config config_;
     Weights weights_;
     device::Buffer memory_;
     Workspace work_;
     std::string mark_;  // 8 bytes that tell this draft's weights from another's
+    std::vector<std::int32_t> results_;
     std::int64_t features_replaced_ = 0;
+    std::int64_t uncounted_rows_ = 0;  // of the last injection, in replaced_now
 };
 
 }  // namespace strata::dflash

@@ -56,6 +56,12 @@ Result<Context> Context::create(const Config& config, device::Device& device, de
     return context;
 }
 
+void Context::mark(std::vector<std::int64_t>& key) const {
+    key.push_back(static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(memory_.data())));
+    key.push_back(options_.context);
+    key.push_back(static_cast<std::int64_t>(options_.cache));
+}
+
 void Context::truncate(std::int64_t length, device::Queue& queue) {
     std::vector<std::int32_t> positions;
     for (const op::DflashCells& cells : cells_) {

@@ -37,6 +37,9 @@ class Context {
     // One a layer.
     std::span<const op::DflashCells> cells() const { return cells_; }
 
+    // What the addresses of the cells depend on: equal marks, equal addresses.
+    void mark(std::vector<std::int64_t>& key) const;
+
     // Forgets every cell of a position from `length` on: the sequence goes back, or starts anew.
     void truncate(std::int64_t length, device::Queue& queue);
 

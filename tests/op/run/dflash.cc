@@ -57,6 +57,16 @@ std::vector<float> read_values(Rig& rig, op::CacheType type, const void* data) {
     return values;
 }
 
+// Where rows stand: told, or at odd places, on devices that record, read from memory below a bound.
+template <typename Args>
+void place_first(Rig& rig, std::int64_t first, Args& args) {
+    constexpr std::int64_t kBeyond = 77;
+    args.first = first;
+    if (first % 2 == 0 || rig.on_host()) return;
+    args.first_at = rig.input("first", std::vector<std::int64_t>{first});
+    args.first = first + kBeyond;
+}
+
 op::DflashConv place(Rig& rig, const DflashConvParts& conv) {
     return {rig.input("conv base", conv.base), rig.weight("conv projection", conv.projection)};
 }
@@ -154,7 +164,7 @@ DflashInjected run_inject(TestBackend& backend, const std::string& label, const 
     }
     op::DflashInject args;
     args.features = rig.input("features", features, draft.sizes.features);
-    args.first = first;
+    place_first(rig, first, args);
     args.fuse = rig.weight("fuse", draft.fuse);
     args.norm = rig.input("norm", draft.fuse_norm);
     args.layers = {layers.data(), static_cast<std::int64_t>(layers.size())};
@@ -185,7 +195,7 @@ std::vector<float> run_block(TestBackend& backend, const std::string& label,
     }
     op::DflashBlock args;
     args.tokens = {rig.input("tokens", tokens), static_cast<std::int64_t>(tokens.size())};
-    args.first = first;
+    place_first(rig, first, args);
     args.table = rig.table("table", draft.table);
     args.layers = {layers.data(), static_cast<std::int64_t>(layers.size())};
     args.norm = rig.input("norm", draft.norm);
@@ -208,7 +218,11 @@ DflashWalked run_select(TestBackend& backend, const std::string& label,
     op::DflashSelect args;
     args.hidden = rig.input("hidden", hidden, selector.projection.cols);
     args.logits = rig.input("logits", logits, vocabulary_rows);
-    args.anchor = anchor;
+    if (anchor % 2 == 0) {
+        args.anchor = anchor;
+    } else {
+        args.anchor_at = rig.input("anchor", std::vector<std::int32_t>{anchor});
+    }
     if (!selector.token_of_row.empty()) {
         args.token_of_row = {rig.input("token_of_row", selector.token_of_row), vocabulary_rows};
     }

@@ -1,0 +1,93 @@
+// DFlash2 drafts on CUDA, where the build has it: features never leave the device.
+
+#include <gtest/gtest.h>
+
+#include "spec/dflash_drafter.h"
+#include "tests/spec/draft_case.h"
+#include "tests/support/backends.h"
+
+namespace strata::test {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+constexpr dflash::ContextOptions kOptions{64, op::CacheType::f16};
+
+// A sequence and what its drafter made of it.
+struct Followed {
+    GoldenDraft golden;
+    std::unique_ptr<dflash::BlockModel> model;
+    model::Sequence sequence;
+    std::unique_ptr<spec::DflashDrafter> drafter;
+    dflash::Context context;  // gets the same features by way of the host
+
+    explicit Followed(const Backend* backend)
+        : golden("tiny", backend),
+          model(golden.drafter()),
+          sequence(golden.target().make_sequence({64, op::CacheType::f16, false}).value()),
+          drafter(spec::DflashDrafter::create(*model, kOptions, 0).value()),
+          context(model->make_context(kOptions).value()) {}
+
+    // Runs a window twice: features stay where they are, or come to the host.
+    void run(const Tokens& tokens) {
+        model::Target& target = golden.target();
+        const std::int64_t first = sequence.length();
+        const auto rows = static_cast<std::int64_t>(tokens.size());
+        model::StepRequest request;
+        request.tokens = tokens;
+        request.window = true;
+        request.logits = model::LogitRows::none;
+        request.feature_layers = model->config().target_layers;
+        const auto brought = target.step(sequence, request).value();
+        EXPECT_TRUE(brought.features_there.empty());
+        model->inject(context, first, brought.features);
+        target.drop(sequence);
+        drafter->want({first, rows, first + rows}, request);
+        const auto kept = target.step(sequence, request).value();
+        EXPECT_TRUE(kept.features.rows == 0 && kept.features_there.rows == rows);
+        EXPECT_TRUE(drafter->keep(first, tokens, kept).ok());
+        target.commit(sequence, rows);
+    }
+    spec::Guesses guess(Tokens text) { return drafter->guess({text, 5, nullptr, {}}).value(); }
+    dflash::Guess draft(const Tokens& text) {
+        dflash::DraftRequest request;
+        request.position = static_cast<std::int64_t>(text.size()) - 1;
+        request.anchor = text.back();
+        request.rows = 6;
+        return model->draft(context, request).value();
+    }
+};
+
+TEST(CudaDraft, features_that_stay_on_the_device_give_the_drafts_of_those_that_come_to_the_host) {
+    const Backend* cuda = nullptr;
+    for (TestBackend& backend : backends()) {
+        if (backend.kind == "cuda") cuda = &backend.backend;
+    }
+    Followed on_cpu(nullptr);
+    std::unique_ptr<Followed> on_cuda;
+    if (cuda != nullptr) on_cuda = std::make_unique<Followed>(cuda);
+    const auto ids = on_cpu.golden.golden().ints("long.ids");
+    Tokens text;
+    for (const std::size_t rows : std::vector<std::size_t>{3, 1, 4, 2, 2}) {
+        const Tokens window(ids.begin() + static_cast<std::ptrdiff_t>(text.size()),
+                            ids.begin() + static_cast<std::ptrdiff_t>(text.size() + rows));
+        text.insert(text.end(), window.begin(), window.end());
+        Tokens with_anchor = text;
+        with_anchor.push_back(ids[text.size()]);
+        Tokens cpu_path;
+        for (Followed* followed : {&on_cpu, on_cuda.get()}) {
+            if (followed == nullptr) continue;
+            followed->run(window);
+            if (rows == 1) continue;  // two windows wait for the next guess
+            const spec::Guesses got = followed->guess(with_anchor);
+            const dflash::Guess want = followed->draft(with_anchor);
+            EXPECT_EQ(got.tokens, want.path) << text.size();
+            EXPECT_EQ(got.confidence, want.confidence) << text.size();
+            if (followed == &on_cpu) cpu_path = got.tokens;
+            EXPECT_EQ(got.tokens, cpu_path) << text.size();
+        }
+    }
+}
+
+}  // namespace
+}  // namespace strata::test
