@@ -46,8 +46,7 @@ struct StepRequest {
     bool window = false;
     op::DeltaForm form = op::DeltaForm::recurrent;
     LogitRows logits = LogitRows::last;
-    // Where the device picks from them, logits of a window may stay there: the result then says what
-    // was picked.
+    // Logits of a window may stay where a device picks from them: the result says what it picked.
     bool picks = false;
     // Takes the logits as they are made, some rows at a time; the result then has none. All rows
     // of a long chunk are more memory than its state. Its error is the step's.
@@ -159,8 +158,8 @@ class Target {
     // outside the vocabulary, too many rows, no room in the context, a row of the n-gram table that
     // cannot be read.
     Result<StepResult> step(Sequence& sequence, const StepRequest& request);
-    // Row `row` of the last step's logits, where they stayed. Until the next step or draft; the span,
-    // until the next call.
+    // Row `row` of the last step's logits, where they stayed, until the next step or draft. The span
+    // is valid until the next call.
     std::span<const float> fetch_logits(std::int64_t row);
     // Keeps the first `rows` rows of the step; 0 <= rows <= T, and T if it was no window. With MTP
     // kept up to date the layer's cells whose next token has become known are run then, or where
