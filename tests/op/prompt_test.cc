@@ -217,27 +217,29 @@ TEST(Prompt, experts_of_every_type_match_the_oracle) {
 }
 
 TEST(Prompt, sparse_attention_matches_the_oracle_and_itself_in_every_chunk) {
-    on_prompt_backends([](TestBackend& backend) {
-        Random random("prompt attention");
-        const op::AttentionShape shape{.heads = 6,
-                                       .kv_heads = 2,
-                                       .head_dim = 64,
-                                       .index_heads = 2,
-                                       .index_dim = 8,
-                                       .ratio = 4,
-                                       .blocks_kept = 9,
-                                       .rotary_pairs = 3};
-        const auto layer = random_attention(random, Types::mixed(), shape, 40);
-        const auto x = random.floats(50 * 40, -2, 2);
-        const AttentionExpected want = attention_expected(layer, rows_of(x, 40));
-        for (const op::CacheType type : {op::CacheType::f16, op::CacheType::f32}) {
-            const auto got = run_sequence(backend, "prompt", layer, type, x, {50});
-            expect_sequence(backend.name, layer, want, got, Tolerance::rounded_inputs());
-            if (type == op::CacheType::f32) continue;
-            expect_same_output(backend.name,
-                               run_sequence(backend, "parts", layer, type, x, {1, 17, 32}), got);
-        }
-    });
+    // With blocks of four rows kernels share the keys of neighbouring rows.
+    for (const auto& [ratio, kept, dim] : {std::array{4, 9, 128}, {5, 7, 64}})
+        on_prompt_backends([&](TestBackend& backend) {
+            Random random("prompt attention");
+            const op::AttentionShape shape{.heads = 6,
+                                           .kv_heads = 2,
+                                           .head_dim = dim,
+                                           .index_heads = 2,
+                                           .index_dim = 8,
+                                           .ratio = ratio,
+                                           .blocks_kept = kept,
+                                           .rotary_pairs = 3};
+            const auto layer = random_attention(random, Types::mixed(), shape, 40);
+            const auto x = random.floats(50 * 40, -2, 2);
+            const AttentionExpected want = attention_expected(layer, rows_of(x, 40));
+            for (const op::CacheType type : {op::CacheType::f16, op::CacheType::f32}) {
+                const auto got = run_sequence(backend, "prompt", layer, type, x, {50});
+                expect_sequence(backend.name, layer, want, got, Tolerance::rounded_inputs());
+                if (type == op::CacheType::f32) continue;
+                expect_same_output(
+                    backend.name, run_sequence(backend, "parts", layer, type, x, {1, 17, 32}), got);
+            }
+        });
 }
 
 TEST(Prompt, ngram_mix_and_mtp_fuse_match_their_oracles) {

@@ -2,8 +2,8 @@
 // keys and values that the row sees come through shared memory kKeys at a time. Four warps make
 // the scores of eight keys each, then the sums of a quarter of the dimensions each. Bound by the
 // second cache level, from which each row reads what it sees: 2 MB for 2,048 keys of 256.
-#include "backend/cuda/cache.cuh"
 #include "backend/cuda/launch.cuh"
+#include "backend/cuda/prompt_bring.cuh"
 #include "backend/cuda/prompt_sparse.h"
 #include "backend/cuda/sparse.cuh"
 #include "backend/cuda/tensor_core.cuh"
@@ -25,28 +25,7 @@ struct Memory {
     std::byte values[2][kKeys * kRowBytes];
     std::byte queries[kHeads * kRowBytes];
     float scores[kHeads][kScoreStride];
-
-    // 16 bytes of a row; those of eight neighbouring rows in different banks.
-    __device__ static std::byte* at(std::byte* rows, int row, int piece) {
-        return rows + row * kRowBytes + (piece ^ (row & 7)) * 16;
-    }
 };
-
-__device__ inline void bring_piece(std::byte* to, CacheF16, const void* cache, std::int64_t at,
-                                   bool take) {
-    copy_async(to, static_cast<const std::uint16_t*>(cache) + (take ? at : 0), take);
-}
-__device__ inline void bring_piece(std::byte* to, CacheF32, const void* cache, std::int64_t at,
-                                   bool take) {
-    float v[8] = {};
-    if (take) {
-        CacheF32::Eight eight;
-        eight.load(static_cast<const float*>(cache) + at);
-        eight.unpack(v);
-    }
-    *reinterpret_cast<uint4*>(to) = make_uint4(f16_pair(v[0], v[1]), f16_pair(v[2], v[3]),
-                                               f16_pair(v[4], v[5]), f16_pair(v[6], v[7]));
-}
 
 // The row and key head of a block.
 template <int kDim, typename Cache>
@@ -60,11 +39,11 @@ struct Attention {
     int lane;
     int warp;
 
-    __device__ Attention(const SparseRows& rows_, Memory<kDim>& memory_)
+    __device__ Attention(const SparseRows& rows_, Memory<kDim>& memory_, std::int64_t row)
         : rows(rows_),
           memory(memory_),
-          seen(rows_, blockIdx.x),
-          t(blockIdx.x),
+          seen(rows_, row),
+          t(row),
           key_head(static_cast<int>(blockIdx.y)),
           heads(rows_.args.shape.heads / rows_.args.shape.kv_heads),
           lane(static_cast<int>(threadIdx.x) % kWarp),
@@ -80,7 +59,7 @@ struct Attention {
             const int c = i % (kDim / 2) * 2;
             std::uint32_t pair = 0;
             if (head < heads) pair = f16_pair(query(head)[c], query(head)[c + 1]);
-            std::byte* piece = Memory<kDim>::at(memory.queries, head, c / 8);
+            std::byte* piece = row_piece<kDim>(memory.queries, head, c / 8);
             *reinterpret_cast<std::uint32_t*>(piece + c % 8 * 2) = pair;
         }
     }
@@ -96,9 +75,9 @@ struct Attention {
             const bool take = i < count;
             const std::int64_t at =
                 (take ? seen.at(i) : 0) * width + std::int64_t{key_head} * kDim + piece * 8;
-            bring_piece(Memory<kDim>::at(memory.keys[tile % 2], row, piece), Cache(),
+            bring_piece(row_piece<kDim>(memory.keys[tile % 2], row, piece), Cache(),
                         rows.args.cache.keys, at, take);
-            bring_piece(Memory<kDim>::at(memory.values[tile % 2], row, piece), Cache(),
+            bring_piece(row_piece<kDim>(memory.values[tile % 2], row, piece), Cache(),
                         rows.args.cache.values, at, take);
         }
         commit_copies();
@@ -111,7 +90,7 @@ struct Attention {
 #pragma unroll
         for (int c = 0; c < kDim / 32; ++c) {
             std::uint32_t k[4];
-            load_tiles(k, Memory<kDim>::at(memory.keys[tile % 2], key, 4 * c + lane / 8));
+            load_tiles(k, row_piece<kDim>(memory.keys[tile % 2], key, 4 * c + lane / 8));
             add_tile_f16(sums[0], q[2 * c], k[0], k[1]);
             add_tile_f16(sums[1], q[2 * c + 1], k[2], k[3]);
         }
@@ -181,7 +160,7 @@ struct Sums {
             for (int j = 0; j < kEights; j += 2) {
                 std::uint32_t v[4];
                 const int row = 16 * s + lane / 8 % 2 * 8 + lane % 8;
-                load_tiles_turned(v, Memory<kDim>::at(values, row, warp * kEights + j + lane / 16));
+                load_tiles_turned(v, row_piece<kDim>(values, row, warp * kEights + j + lane / 16));
                 add_tile_f16(out[j], p[s], v[0], v[1]);
                 add_tile_f16(out[j + 1], p[s], v[2], v[3]);
             }
@@ -190,9 +169,11 @@ struct Sums {
 };
 
 template <int kDim, typename Cache>
-__global__ void __launch_bounds__(kThreads) attend_rows(SparseRows rows, RoundedRows out) {
+__global__ void __launch_bounds__(kThreads)
+    attend_rows(SparseRows rows, RoundedRows out, std::int64_t first) {
+    if (!kPromptsRun) return;
     auto& memory = *reinterpret_cast<Memory<kDim>*>(shared_bytes());
-    const Attention<kDim, Cache> own(rows, memory);
+    const Attention<kDim, Cache> own(rows, memory, first + blockIdx.x);
     const int count = own.seen.count();
     own.bring(0, count);
     own.round_queries();
@@ -200,7 +181,7 @@ __global__ void __launch_bounds__(kThreads) attend_rows(SparseRows rows, Rounded
     std::uint32_t q[kDim / 16][4];
 #pragma unroll
     for (int k = 0; k < kDim / 16; ++k) {
-        load_tiles(q[k], Memory<kDim>::at(memory.queries, own.lane % 16, 2 * k + own.lane / 16));
+        load_tiles(q[k], row_piece<kDim>(memory.queries, own.lane % 16, 2 * k + own.lane / 16));
     }
     Sums<kDim> sums;
     for (int tile = 0; tile * kKeys < count; ++tile) {
@@ -233,13 +214,13 @@ __global__ void __launch_bounds__(kThreads) attend_rows(SparseRows rows, Rounded
 }
 
 template <int kDim>
-void start(Queue& queue, const SparseRows& rows, const RoundedRows& out) {
+void start(Queue& queue, const SparseRows& rows, const RoundedRows& out, std::int64_t first) {
     with_cache(rows.args.cache.type, [&](auto cache) {
-        launch(
-            queue,
-            {dim3(static_cast<unsigned>(out.rows), static_cast<unsigned>(rows.args.shape.kv_heads)),
-             kThreads, sizeof(Memory<kDim>)},
-            attend_rows<kDim, decltype(cache)>, rows, out);
+        launch(queue,
+               {dim3(static_cast<unsigned>(out.rows - first),
+                     static_cast<unsigned>(rows.args.shape.kv_heads)),
+                kThreads, sizeof(Memory<kDim>)},
+               attend_rows<kDim, decltype(cache)>, rows, out, first);
     });
 }
 
@@ -252,9 +233,11 @@ bool attends(const op::AttentionShape& shape) {
 
 void attend(Queue& queue, const SparseRows& rows, const RoundedRows& out) {
     STRATA_CHECK(attends(rows.args.shape));
-    if (rows.args.shape.head_dim == 256) return start<256>(queue, rows, out);
-    if (rows.args.shape.head_dim == 128) return start<128>(queue, rows, out);
-    start<64>(queue, rows, out);
+    const std::int64_t first = attend_early(queue, rows, out);
+    if (first == out.rows) return;
+    if (rows.args.shape.head_dim == 256) return start<256>(queue, rows, out, first);
+    if (rows.args.shape.head_dim == 128) return start<128>(queue, rows, out, first);
+    start<64>(queue, rows, out, first);
 }
 
 }  // namespace strata::cuda::prompt

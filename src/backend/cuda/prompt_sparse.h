@@ -16,5 +16,7 @@ void score_blocks(PromptInput& block_keys, const SparseRows& rows, std::int64_t 
 // weights of the softmax are multiplied as F16.
 bool attends(const op::AttentionShape& shape);
 void attend(Queue& queue, const SparseRows& rows, const RoundedRows& out);
+// Of the rows that are early in the sequence, which come first: returns how many they are.
+std::int64_t attend_early(Queue& queue, const SparseRows& rows, const RoundedRows& out);
 
 }  // namespace strata::cuda::prompt
