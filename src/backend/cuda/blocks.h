@@ -83,4 +83,6 @@ constexpr BlockFields block_fields(quant::Type type) {
     return {};
 }
 
+constexpr bool has_blocks(quant::Type type) { return block_fields(type).values > 0; }
+
 }  // namespace strata::cuda

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/columns.cuh"
 #include "backend/cuda/either_route.h"
+#include "backend/cuda/unpack_rows.cuh"
 
 namespace strata::cuda {
 namespace {
@@ -74,7 +75,7 @@ struct UnpackColumns {
         Columns::load(weight.row(r), weight.cols, first, raw);
         float v[kUnpackColumns];
         Columns::values(raw, first, Columns::book(), v);
-        std::uint16_t* to = out.row(turn < 0 ? r : r / 8 * 16 + r % 8 + 8 * turn);
+        std::uint16_t* to = out.row(turned_row(r, turn));
 #pragma unroll
         for (int j = 0; j < kUnpackColumns; j += 8) {
             store_eight(v + j, to, first + j, part, split, 1);
@@ -83,6 +84,7 @@ struct UnpackColumns {
 };
 
 void unpack(Queue& queue, const op::Weight& weight, const RoundedRows& out, bool split, int turn) {
+    if (!split && has_blocks(weight.type)) return unpack_blocks(queue, weight, out, turn);
     const std::int64_t part = split ? out.stride / kSplitParts : out.stride;
     with_columns(weight.type, [&](auto columns) {
         for_each(queue, weight.rows * (part / kUnpackColumns),

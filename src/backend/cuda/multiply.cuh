@@ -298,7 +298,7 @@ void start_tiles(Queue& queue, const RoundedRows& x, const Matrix& matrix, std::
            multiply_tiles<kRows, kCols, Matrix, Plan, Store>, x, nullptr, matrix, plan, store);
 }
 
-// All rows of x with `cols` rows of a matrix: the largest tiles that leave no multiprocessor idle.
+// All rows of x with `cols` rows of a matrix: the largest tiles that leave few multiprocessors idle.
 template <typename Matrix, typename Store>
 void multiply_rounded(Queue& queue, const RoundedRows& x, const Matrix& matrix, std::int64_t cols,
                       const Store& store) {
@@ -311,7 +311,10 @@ void multiply_rounded(Queue& queue, const RoundedRows& x, const Matrix& matrix, 
     // What a tile ends with takes long next to the sums of few columns: blocks take turns.
     const bool long_sums =
         x.stride >= kLongSums && TileShape<128, 256>::kSharedBytes <= queue.shared_bytes_max();
-    if (long_sums && tiles(256) >= queue.multiprocessors()) {
+    // With one block each, multiprocessors wait for the last ones.
+    const std::int64_t each = queue.multiprocessors();
+    const std::int64_t rounds = (tiles(256) + each - 1) / each;
+    if (long_sums && 4 * tiles(256) >= 3 * rounds * each) {
         start_tiles<128, 256>(queue, x, matrix, cols, plan, store);
     } else if (tiles(128) >= 2 * queue.multiprocessors()) {
         start_tiles<128, 128>(queue, x, matrix, cols, plan, store);

@@ -106,8 +106,6 @@ struct StoreMembersGated {
     }
 };
 
-constexpr bool has_blocks(quant::Type type) { return block_fields(type).values > 0; }
-
 std::int64_t row_bytes_of(const ExpertMatrices& matrices) {
     const quant::TypeInfo& type = quant::info(matrices.type);
     return matrices.cols / type.block * type.block_bytes;

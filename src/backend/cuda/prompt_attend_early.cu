@@ -4,8 +4,8 @@
 // each row reads 2 MB from the second cache level. Masked keys add zeros to a row's sums: its bits
 // do not depend on the rows beside it.
 //
-// Warps have sixteen of the block's rows of heads each. Bound by loads from shared memory, about one
-// for two products of tensor cores.
+// Warps have sixteen of the block's rows of heads each. Bound by loads from shared memory, about
+// one for two products of tensor cores.
 #include <algorithm>
 
 #include "backend/cuda/launch.cuh"
