@@ -305,8 +305,8 @@ void multiply_rounded(Queue& queue, const RoundedRows& x, const Matrix& matrix, 
     STRATA_CHECK(x.stride == matrix.rows.stride);
     STRATA_CHECK(x.rows * x.stride / 8 <= INT32_MAX && cols * x.stride / 8 <= INT32_MAX);
     const DensePlan plan{static_cast<int>(x.rows)};
-    const auto tiles = [&](std::int64_t tile_cols) {
-        return (x.rows + 127) / 128 * ((cols + tile_cols - 1) / tile_cols);
+    const auto tiles = [&](std::int64_t tile_cols, std::int64_t tile_rows = 128) {
+        return (x.rows + tile_rows - 1) / tile_rows * ((cols + tile_cols - 1) / tile_cols);
     };
     // What a tile ends with takes long next to the sums of few columns: blocks take turns.
     const bool long_sums =
@@ -318,6 +318,8 @@ void multiply_rounded(Queue& queue, const RoundedRows& x, const Matrix& matrix, 
         start_tiles<128, 256>(queue, x, matrix, cols, plan, store);
     } else if (tiles(128) >= 2 * queue.multiprocessors()) {
         start_tiles<128, 128>(queue, x, matrix, cols, plan, store);
+    } else if (tiles(128, 64) >= queue.multiprocessors()) {
+        start_tiles<64, 128>(queue, x, matrix, cols, plan, store);
     } else {
         start_tiles<64, 64>(queue, x, matrix, cols, plan, store);
     }

@@ -12,12 +12,46 @@ namespace {
 
 // y from what the experts of its row made, the largest share first, the shared one last.
 struct Weigh {
+    static constexpr int kAhead = 5;  // rows on their way at once
     Routing routing;
     MatrixView<const float> made;    // [T * k, D]
     MatrixView<const float> shared;  // [T, D]
     MatrixView<float> y;
 
+    // Of columns 4 i .. 4 i + 3 of all rows, which do not cross from row to row.
     __device__ void operator()(std::int64_t i) const {
+        const auto fours = static_cast<int>(y.cols / 4);
+        const auto t = static_cast<int>(i / fours);
+        const int c = static_cast<int>(i - std::int64_t{t} * fours) * 4;
+        const auto active = static_cast<int>(routing.chosen.cols);
+        float4 sum{};
+        for (int first = 0; first < active; first += kAhead) {
+            float share[kAhead] = {};
+            float4 v[kAhead] = {};
+#pragma unroll
+            for (int j = 0; j < kAhead; ++j) {
+                if (first + j >= active) break;
+                const std::int32_t member = routing.member[t * active + first + j];
+                share[j] = routing.share.row(t)[first + j];
+                v[j] = __ldcs(reinterpret_cast<const float4*>(made.row(member) + c));
+            }
+#pragma unroll
+            for (int j = 0; j < kAhead; ++j) {
+                if (first + j >= active) break;
+                add(share[j], v[j], sum);
+            }
+        }
+        add(routing.shared_share[t], reinterpret_cast<const float4*>(shared.data)[i], sum);
+        reinterpret_cast<float4*>(y.data)[i] = sum;
+    }
+    __device__ static void add(float share, const float4& v, float4& sum) {
+        sum.x = __fmaf_rn(share, v.x, sum.x);
+        sum.y = __fmaf_rn(share, v.y, sum.y);
+        sum.z = __fmaf_rn(share, v.z, sum.z);
+        sum.w = __fmaf_rn(share, v.w, sum.w);
+    }
+    // A column at a time, where rows have no whole fours.
+    __device__ void single(std::int64_t i) const {
         const std::int64_t t = i / y.cols;
         const std::int64_t c = i % y.cols;
         const auto active = static_cast<int>(routing.chosen.cols);
@@ -28,6 +62,10 @@ struct Weigh {
         }
         y.data[i] = __fmaf_rn(routing.shared_share[t], shared.data[i], sum);
     }
+};
+struct WeighSingle {
+    Weigh all;
+    __device__ void operator()(std::int64_t i) const { all.single(i); }
 };
 
 }  // namespace
@@ -58,7 +96,11 @@ void experts(const op::Experts& args, device::Queue& queue) {
     PromptInput shared(own, shared_hidden, args.shared_gate.rows);
     const MatrixView<float> shared_made = own.matrix(rows, width);
     multiply(shared, args.shared_down, shared_made);
-    for_each(own, args.y.size(), Weigh{routing, made, shared_made, args.y});
+    const Weigh weigh{routing, made, shared_made, args.y};
+    const bool in_fours =
+        width % 4 == 0 && reinterpret_cast<std::uintptr_t>(args.y.data) % sizeof(float4) == 0;
+    if (in_fours) return for_each(own, args.y.size() / 4, weigh);
+    for_each(own, args.y.size(), WeighSingle{weigh});
 }
 
 }  // namespace strata::cuda::prompt
