@@ -64,7 +64,7 @@ Json memory_report(const MemoryUse& memory) {
 
 Json report(const Completion& completion, std::uint64_t seed, const ModelInfo& info) {
     const Timings& timings = completion.timings;
-    return {
+    Json json = {
         {"prompt_tokens", completion.prompt_tokens},
         {"tokens", completion.tokens},
         {"text", completion.text},
@@ -80,6 +80,8 @@ Json report(const Completion& completion, std::uint64_t seed, const ModelInfo& i
         {"context", info.context},
         {"memory", memory_report(info.memory)},
     };
+    if (!info.context_note.empty()) json["context_note"] = info.context_note;
+    return json;
 }
 
 Status print_result(const Generate& options, const Completion& completion, std::uint64_t seed,

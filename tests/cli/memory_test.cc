@@ -55,6 +55,7 @@ TEST_F(Memory, bounds_the_context_with_one_line_or_a_refusal) {
     const auto json = nlohmann::ordered_json::parse(shrunk.out);
     EXPECT_LT(json["context"], kContext);
     EXPECT_GE(json["context"], 1024);
+    EXPECT_EQ(json["context_note"].get<std::string>() + "\n", shrunk.err);
     EXPECT_GT(json["memory"]["checkpoints"], 0);
     EXPECT_EQ(json["tokens"], whole["tokens"]);
     expect_failed(generate({"--ram", ram, "-c", std::to_string(kContext)}), "a context of ");

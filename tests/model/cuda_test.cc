@@ -128,6 +128,42 @@ TEST(CudaModel, picks_the_largest_of_logits_that_can_be_fetched) {
     }
 }
 
+// Rows of prompts have the same bits wherever the prompt is cut, so a state that comes back goes on
+// as one that was read in one piece.
+TEST(CudaModel, goes_on_from_a_state_in_two_parts_as_from_a_cold_start) {
+    TestBackend* backend = cuda_backend();
+    if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";
+    Loaded models(*backend, {});
+    model::Target& target = *models.cuda;
+    const Tokens tokens = random_tokens("cuda checkpoint", 18, target.config());
+    const std::span<const std::int32_t> all(tokens);
+    const auto read = [&](model::Sequence& sequence, std::span<const std::int32_t> rows) {
+        model::StepRequest request;
+        request.tokens = rows;
+        ASSERT_TRUE(target.step(sequence, request).ok());
+        target.commit(sequence, std::ssize(rows));
+    };
+    const auto empty = [&] {
+        return std::move(target.make_sequence({256, op::CacheType::f16, true})).value();
+    };
+    model::Sequence first = empty();
+    read(first, all.first(9));
+    const std::string rows = target.save_rows(first, 0);
+    const std::string moment = target.save_moment(first);
+    read(first, all.subspan(9, 2));
+    model::Sequence second = empty();
+    target.restore_rows(second, 0, 9, rows);
+    target.restore_moment(second, all.first(9), moment);
+    read(second, all.subspan(9));
+    target.restore_moment(first, all.first(9), moment);  // its rows are in place
+    read(first, all.subspan(9));
+    model::Sequence cold = empty();
+    read(cold, all);
+    const std::string want = target.save(cold);
+    EXPECT_EQ(target.save(second), want);
+    EXPECT_EQ(target.save(first), want);
+}
+
 TEST(CudaModel, guesses_what_the_cpu_guesses) {
     TestBackend* backend = cuda_backend();
     if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";
