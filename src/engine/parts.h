@@ -93,10 +93,14 @@ struct Session::State final : spec::Follower {
     Status read(std::span<const std::int32_t> prompt, Completion& completion);
     // Takes tokens from next_logits on until something ends the generation.
     Status decode(const GenerateRequest& request, TextOut& out, Completion& completion);
-    // Verify windows from the last token of `text` on until `take` says that the text ends; `draw`
-    // and `take_token` as in spec::RoundParts.
+    // What a device is to pick, and what is done with it; as in spec::RoundParts.
+    struct PickedBy {
+        model::Picks picks = model::Picks::none;
+        spec::TakePick take;
+    };
+    // Verify windows from the last token of `text` on until `take` says that the text ends.
     Status run_rounds(const GenerateRequest& request, const std::vector<std::int32_t>& text,
-                      const spec::Take& take, spec::Draw* draw, spec::TakeToken take_token,
+                      const spec::Take& take, const PickedBy& picked, spec::Draw* draw,
                       Completion& completion);
 
     void want(const spec::StepRows& rows, model::StepRequest& request) override;

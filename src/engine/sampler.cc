@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string_view>
 #include <unordered_map>
 
@@ -42,6 +43,18 @@ bool Sampler::penalizes() const {
 }
 
 bool Sampler::plain() const { return sampling_.temperature == 0 && !penalizes(); }
+
+model::Picks Sampler::picks() const {
+    if (plain()) return model::Picks::largest;
+    // A penalty that lifts a token may lift one from anywhere.
+    const bool lowers = sampling_.repeat_penalty >= 1 && sampling_.presence_penalty >= 0 &&
+                        sampling_.frequency_penalty >= 0;
+    // What top-p keeps depends on all that come to it.
+    const bool top_k = sampling_.top_k > 0 && sampling_.top_k < op::kCandidatesMax;
+    const bool few = sampling_.temperature == 0 || top_k ||
+                     (sampling_.top_k == 0 && sampling_.top_p >= 1 && sampling_.min_p > 0);
+    return lowers && few ? model::Picks::list : model::Picks::none;
+}
 
 // Candidates are in the order of their ids.
 void Sampler::penalize(std::span<const std::int32_t> before) {
@@ -110,6 +123,38 @@ Result<std::int32_t> Sampler::pick(std::span<const float> logits,
     return pick_candidate(before, position);
 }
 
+bool Sampler::suffices(double rest) const {
+    const auto above = [&](const Candidate& c) { return c.logit > rest; };
+    const auto count = std::count_if(candidates_.begin(), candidates_.end(), above);
+    if (count == 0) return false;
+    if (sampling_.temperature == 0 || std::isinf(rest)) return true;
+    if (sampling_.top_k > 0) return count >= sampling_.top_k;
+    // Whether min-p drops the rest, by the very numbers that it goes by.
+    double largest = rest;
+    for (const Candidate& c : candidates_) largest = std::max(largest, c.logit);
+    return (rest - largest) / sampling_.temperature < std::log(sampling_.min_p);
+}
+
+Result<std::optional<std::int32_t>> Sampler::pick_of(const model::RowPick& picked,
+                                                     std::span<const std::int32_t> before,
+                                                     std::int64_t position) {
+    if (plain()) return std::optional(picked.largest.token);
+    candidates_.clear();
+    // No token that is not listed is above the last that is.
+    double rest = -std::numeric_limits<double>::infinity();
+    for (const op::Candidate& c : picked.best) {
+        if (c.token < 0) break;
+        candidates_.push_back({static_cast<double>(c.logit), c.token});
+        if (&c == &picked.best.back()) rest = c.logit;
+    }
+    std::sort(candidates_.begin(), candidates_.end(),
+              [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+    penalize(before);
+    if (!suffices(rest)) return std::optional<std::int32_t>();
+    STRATA_ASSIGN(const std::int32_t token, pick_penalized(position));
+    return std::optional(token);
+}
+
 Result<std::int32_t> Sampler::draw_among(std::span<const std::int32_t> tokens,
                                          std::span<const float> logits,
                                          std::span<const std::int32_t> before) {
@@ -125,6 +170,10 @@ Result<std::int32_t> Sampler::draw_among(std::span<const std::int32_t> tokens,
 Result<std::int32_t> Sampler::pick_candidate(std::span<const std::int32_t> before,
                                              std::int64_t position) {
     penalize(before);
+    return pick_penalized(position);
+}
+
+Result<std::int32_t> Sampler::pick_penalized(std::int64_t position) {
     const auto lower = [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; };
     const auto best = std::max_element(candidates_.begin(), candidates_.end(), lower);
     if (best == candidates_.end() || !std::isfinite(best->logit)) {

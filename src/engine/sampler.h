@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
+#include "model/target.h"
 #include "spec/drafter.h"
 #include "strata/engine.h"
 
@@ -27,6 +29,14 @@ class Sampler final : public spec::Draw {
     // Whether it takes anything but the largest logit.
     bool plain() const;
 
+    // What of a row's logits a device is to pick, that they need not be had; none: all are wanted.
+    model::Picks picks() const;
+    // As pick(), from what was picked: the very token that pick() would give, or nothing where the
+    // list does not reach far enough to tell.
+    Result<std::optional<std::int32_t>> pick_of(const model::RowPick& picked,
+                                                std::span<const std::int32_t> before,
+                                                std::int64_t position);
+
     // Draws as pick() does at the position after `before`, from a drafter's logits.
     Result<std::int32_t> draw(std::span<const float> logits,
                               std::span<const std::int32_t> before) override {
@@ -43,7 +53,10 @@ class Sampler final : public spec::Draw {
     };
     Result<std::int32_t> pick_candidate(std::span<const std::int32_t> before,
                                         std::int64_t position);
+    Result<std::int32_t> pick_penalized(std::int64_t position);
     bool penalizes() const;
+    // Whether candidates that are all the tokens of a logit above `rest` are all that count.
+    bool suffices(double rest) const;
     void penalize(std::span<const std::int32_t> before);
     void keep_top_k();
     void keep_top_p();

@@ -98,10 +98,11 @@ Status Session::State::keep(std::int64_t first, std::span<const std::int32_t> to
 
 Status Session::State::run_rounds(const GenerateRequest& request,
                                   const std::vector<std::int32_t>& text, const spec::Take& take,
-                                  spec::Draw* draw, spec::TakeToken take_token,
+                                  const PickedBy& picked, spec::Draw* draw,
                                   Completion& completion) {
     spec::RoundParts round_parts{*parts.target, sequence, drafts ? drafter.get() : nullptr,
-                                 this,          draw,     std::move(take_token)};
+                                 this,          draw,     picked.picks,
+                                 picked.take};
     DraftCounts& counts = completion.draft;
     bool ended = false;
     std::int64_t last_row = 0;
@@ -130,7 +131,7 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
     if (request.max_tokens == 0) return Ok{};
     Sampler sampler(request.sampling);
     std::vector<std::int32_t> text(request.prompt);
-    const spec::TakeToken take_token = [&](std::int32_t token) -> Result<bool> {
+    const auto take_token = [&](std::int32_t token) -> Result<bool> {
         completion.tokens.push_back(token);
         text.push_back(token);
         completion.finish = Finish::stop;
@@ -144,12 +145,19 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
                       sampler.pick(logits, text, static_cast<std::int64_t>(text.size())));
         return take_token(token);
     };
+    PickedBy picked{sampler.picks(), {}};
+    picked.take = [&](const model::RowPick& pick) -> Result<std::optional<bool>> {
+        STRATA_ASSIGN(const std::optional<std::int32_t> token,
+                      sampler.pick_of(pick, text, static_cast<std::int64_t>(text.size())));
+        if (!token) return std::optional<bool>();
+        STRATA_ASSIGN(const bool ended, take_token(*token));
+        return std::optional(ended);
+    };
     begin_counts(completion.draft);
     STRATA_ASSIGN(const bool ended, take(next_logits));
     if (ended) return Ok{};
-    const bool plain = sampler.plain();
-    Status status = run_rounds(request, text, take, plain ? nullptr : &sampler,
-                               plain ? take_token : nullptr, completion);
+    spec::Draw* const draw = sampler.plain() ? nullptr : &sampler;
+    Status status = run_rounds(request, text, take, picked, draw, completion);
     // It may have seen a token that the sequence does not keep.
     if (!status.ok() && drafter) drafter->reset();
     return status;

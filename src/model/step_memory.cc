@@ -24,6 +24,7 @@ void StepMemory::lay_out(const Config& config, std::int64_t rows_max, std::int64
     first = pieces.vector<std::int64_t>(kMtpChainMax);
     chain = pieces.vector<std::int32_t>(kMtpChainMax + 1);
     picked = pieces.vector<op::Picked>(kMtpChainMax);
+    best = pieces.matrix<op::Candidate>(kWindowRowsMax, op::kCandidatesMax);
     inverse_frequency = pieces.matrix<double>(1, config.rotary_dim / 2);
 }
 

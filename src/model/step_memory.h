@@ -26,6 +26,7 @@ struct StepMemory {
     VectorView<std::int64_t> first;  // where the rows of a recorded pass, or of each guess, stand
     VectorView<std::int32_t> chain;  // the token before a chain of guesses, and the guesses
     VectorView<op::Picked> picked;   // [kMtpChainMax]
+    MatrixView<op::Candidate> best;  // [kWindowRowsMax, kCandidatesMax]
     MatrixView<double> inverse_frequency;
     std::byte* ngram_read = nullptr;  // the n-gram rows of a step, as stored
 

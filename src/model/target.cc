@@ -181,7 +181,7 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     const bool room = sequence.mtp_.waiting_rows + rows <= kMtpWaitingMax;
     if (!request.window || !room) catch_up(sequence);
     logits_there_ = 0;
-    picked_.clear();
+    row_picks_.clear();
     upload_tokens(request.tokens);
     find_ngram_rows(sequence, request.tokens);
     STRATA_TRY(is_recorded(request) ? run_recorded(sequence, request) : run(sequence, request));
@@ -193,7 +193,7 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     return StepResult{
         {logits_.data(), static_cast<std::int64_t>(logits_.size()) / config_.vocabulary,
          config_.vocabulary},
-        picked_,
+        row_picks_,
         {features_.data(), layers == 0 || stay ? 0 : rows, layers * config_.hidden},
         stay ? features_of(request) : MatrixView<float>{},
         {residual_.data(), request.residual ? rows : 0, config_.stream_width()},

@@ -22,6 +22,15 @@ namespace strata::model {
 
 enum class LogitRows : std::uint8_t { none, last, all };
 
+// What a device picks from a row of logits: the largest, or that and a list of the largest.
+enum class Picks : std::uint8_t { none, largest, list };
+
+// What it picked. Without a confidence the logits tell more.
+struct RowPick {
+    op::Picked largest;
+    std::span<const op::Candidate> best;  // kCandidatesMax of them, or none
+};
+
 // How rows of the n-gram table are had.
 struct NgramOptions {
     // Of rows read from the file and kept. 0: the table is mapped and read in place. Nothing: 0 for
@@ -47,7 +56,7 @@ struct StepRequest {
     op::DeltaForm form = op::DeltaForm::recurrent;
     LogitRows logits = LogitRows::last;
     // Logits of a window may stay where a device picks from them: the result says what it picked.
-    bool picks = false;
+    Picks picks = Picks::none;
     // Takes the logits as they are made, some rows at a time; the result then has none. All rows
     // of a long chunk are more memory than its state. Its error is the step's.
     const LogitSink* logit_sink = nullptr;
@@ -63,8 +72,8 @@ struct StepRequest {
 // In host memory that belongs to the target and is valid until its next call.
 struct StepResult {
     MatrixView<const float> logits;  // [0, 1 or T, V]
-    // Instead of them where they stayed; of a row without a confidence they tell more.
-    std::span<const op::Picked> picked;
+    // Instead of them where they stayed, one a row.
+    std::span<const RowPick> picked;
     MatrixView<const float> features;  // [T, layers * D], the layers of a row one after another
     // Instead of them where they stayed: in the device's memory, valid until the next step.
     MatrixView<const float> features_there;
@@ -158,8 +167,8 @@ class Target {
     // outside the vocabulary, too many rows, no room in the context, a row of the n-gram table that
     // cannot be read.
     Result<StepResult> step(Sequence& sequence, const StepRequest& request);
-    // Row `row` of the last step's logits, where they stayed, until the next step or draft. The span
-    // is valid until the next call.
+    // Row `row` of the last step's logits, where they stayed: until the next step or draft. The
+    // span is valid until the next call.
     std::span<const float> fetch_logits(std::int64_t row);
     // Keeps the first `rows` rows of the step; 0 <= rows <= T, and T if it was no window. With MTP
     // kept up to date the layer's cells whose next token has become known are run then, or where
@@ -207,6 +216,7 @@ class Target {
     }
     bool is_recorded(const StepRequest& request) const;
     Status run_recorded(Sequence& sequence, const StepRequest& request);
+    void take_picks(std::int64_t rows, Picks picks);
     void submit_step(Sequence& sequence, const StepRequest& request, std::int64_t bound);
     void commit_state(Sequence& sequence, std::int64_t rows);
     void upload_first(std::int64_t first, std::int64_t count);
@@ -269,8 +279,10 @@ class Target {
     std::vector<std::int64_t> key_;      // of recorded work
     std::vector<float> logits_;          // its memory, of a window's rows, is pinned
     std::span<std::byte> pinned_;
-    std::vector<op::Picked> picked_;  // of the rows or guesses that were computed last
-    std::int64_t logits_there_ = 0;   // rows of logits that fetch_logits can get
+    std::vector<op::Picked> picked_;   // of the rows or guesses that were computed last
+    std::vector<op::Candidate> best_;  // [rows, kCandidatesMax]
+    std::vector<RowPick> row_picks_;
+    std::int64_t logits_there_ = 0;  // rows of logits that fetch_logits can get
     std::vector<float> features_;
     std::vector<float> mean_;
     std::vector<float> residual_;

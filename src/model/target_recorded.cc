@@ -42,7 +42,12 @@ void Target::submit_step(Sequence& sequence, const StepRequest& request, std::in
     const std::int64_t from = request.logits == LogitRows::all ? 0 : rows - 1;
     const MatrixView<float> logits{at_.logits.data, rows - from, weights_.head.rows};
     pass.head(from, weights_.head, logits);
-    if (request.picks) ops_.pick({logits, {}, {at_.picked.data, logits.rows}, {}}, *queue_);
+    if (request.picks == Picks::none) return;
+    op::Pick pick;
+    pick.logits = logits;
+    pick.picked = {at_.picked.data, logits.rows};
+    if (request.picks == Picks::list) pick.best = at_.best.first_rows(logits.rows);
+    ops_.pick(pick, *queue_);
 }
 
 Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
@@ -55,7 +60,7 @@ Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
             bound,
             static_cast<std::int64_t>(request.logits),
             is_mixed(sequence, request) ? 1 : 0,
-            request.picks ? 1 : 0};
+            static_cast<std::int64_t>(request.picks)};
     key_.insert(key_.end(), request.feature_layers.begin(), request.feature_layers.end());
     sequence.mark(key_);
     queue_->run(key_, [&] { submit_step(sequence, request, bound); });
@@ -70,18 +75,33 @@ Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
     const std::int64_t wanted = request.logits == LogitRows::none  ? 0
                                 : request.logits == LogitRows::all ? rows
                                                                    : 1;
-    if (request.picks) {
-        logits_.clear();
-        logits_there_ = wanted;
-        picked_.resize(static_cast<std::size_t>(wanted));
-        device_->download(*queue_, std::as_writable_bytes(std::span(picked_)),
-                          reinterpret_cast<const std::byte*>(at_.picked.data));
+    if (request.picks != Picks::none) {
+        take_picks(wanted, request.picks);
         return Ok{};
     }
     logits_.resize(static_cast<std::size_t>(wanted * config_.vocabulary));
     device_->download(*queue_, std::as_writable_bytes(std::span(logits_)),
                       reinterpret_cast<const std::byte*>(at_.logits.data));
     return Ok{};
+}
+
+void Target::take_picks(std::int64_t rows, Picks picks) {
+    logits_.clear();
+    logits_there_ = rows;
+    picked_.resize(static_cast<std::size_t>(rows));
+    device_->download(*queue_, std::as_writable_bytes(std::span(picked_)),
+                      reinterpret_cast<const std::byte*>(at_.picked.data));
+    const bool list = picks == Picks::list;
+    best_.resize(list ? static_cast<std::size_t>(rows * op::kCandidatesMax) : 0);
+    if (list) {
+        device_->download(*queue_, std::as_writable_bytes(std::span(best_)),
+                          reinterpret_cast<const std::byte*>(at_.best.data));
+    }
+    for (std::size_t t = 0; t < picked_.size(); ++t) {
+        RowPick row{picked_[t], {}};
+        if (list) row.best = std::span(best_).subspan(t * op::kCandidatesMax, op::kCandidatesMax);
+        row_picks_.push_back(row);
+    }
 }
 
 void Target::commit_state(Sequence& sequence, std::int64_t rows) {

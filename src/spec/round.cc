@@ -15,13 +15,16 @@ double milliseconds(Clock::duration time) {
     return std::chrono::duration<double, std::milli>(time).count();
 }
 
-// Takes one row, of which the device may have said all: a confidence that is a number.
+// Takes one row, of which the device may have said all: then it has a confidence.
 Result<bool> take_row(const RoundParts& parts, const model::StepResult& result, std::int64_t row,
                       const Take& take) {
     const auto width = static_cast<std::size_t>(result.logits.cols);
     if (result.picked.empty()) return take({result.logits.row(row), width});
-    const op::Picked& picked = result.picked[static_cast<std::size_t>(row)];
-    if (!std::isnan(picked.confidence)) return parts.take_token(picked.token);
+    const model::RowPick& pick = result.picked[static_cast<std::size_t>(row)];
+    if (!std::isnan(pick.largest.confidence)) {
+        STRATA_ASSIGN(const std::optional<bool> ended, parts.take_pick(pick));
+        if (ended) return *ended;
+    }
     return take(parts.target.fetch_logits(row));
 }
 
@@ -65,7 +68,7 @@ Result<RoundResult> run_round(const RoundParts& parts, const std::vector<std::in
     request.tokens = window;
     request.window = true;
     request.logits = model::LogitRows::all;
-    request.picks = parts.take_token != nullptr;
+    request.picks = parts.picks;
     logits.clear();
     round.window.rows = static_cast<std::int64_t>(window.size());
     const std::int64_t first = sequence.length();

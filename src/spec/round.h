@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,8 +19,8 @@ namespace strata::spec {
 // the text that plain decoding would have at that position.
 using Take = std::function<Result<bool>(std::span<const float> logits)>;
 
-// What it does with the token itself, where the largest logit is what it takes.
-using TakeToken = std::function<Result<bool>(std::int32_t token)>;
+// The same from what a device picked; nothing where that does not say which token it is.
+using TakePick = std::function<Result<std::optional<bool>>(const model::RowPick& pick)>;
 
 struct RoundResult {
     bool ended = false;  // as the last call of Take said
@@ -36,8 +37,9 @@ struct RoundParts {
     Drafter* drafter = nullptr;
     Follower* follower = nullptr;
     Draw* draw = nullptr;  // as in GuessRequest
-    // Where given, called instead of Take for rows that the device picked from.
-    TakeToken take_token = {};
+    // What a device is to pick; `take_pick` is then called first for rows that it picked from.
+    model::Picks picks = model::Picks::none;
+    TakePick take_pick = {};
 };
 
 // `text` ends with a token that the sequence does not hold yet, after all those that it holds;

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -186,6 +187,85 @@ TEST(Sampler, a_draft_draws_among_some_tokens_as_the_target_among_all) {
             }
         }
     }
+}
+
+// What a device picks from logits, with a list of the largest.
+struct Listed {
+    std::vector<op::Candidate> best;
+    model::RowPick row;
+
+    explicit Listed(const Logits& logits) {
+        std::vector<std::int32_t> ids(logits.size());
+        std::iota(ids.begin(), ids.end(), 0);
+        std::stable_sort(ids.begin(), ids.end(), [&](std::int32_t a, std::int32_t b) {
+            return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+        });
+        best.resize(op::kCandidatesMax);
+        for (std::size_t i = 0; i < std::min(best.size(), ids.size()); ++i) {
+            best[i] = {logits[static_cast<std::size_t>(ids[i])], ids[i]};
+        }
+        row = {{ids[0], 1}, best};
+    }
+};
+
+TEST(Sampler, from_a_list_takes_what_it_takes_from_all_or_says_that_it_cannot_tell) {
+    const std::vector<Sampling> samplings = {
+        {},
+        {.repeat_penalty = 1.3},
+        {.presence_penalty = 2, .frequency_penalty = 0.5},
+        {.temperature = 1, .top_k = 20, .seed = 5},
+        {.temperature = 0.7, .top_k = 20, .top_p = 0.8, .repeat_penalty = 1.1, .seed = 6},
+        {.temperature = 1.3, .min_p = 0.1, .presence_penalty = 1, .seed = 7},
+        {.temperature = 2, .top_k = 63, .seed = 8},
+    };
+    Random random("lists");
+    for (std::size_t s = 0; s < samplings.size(); ++s) {
+        Sampler sampler(samplings[s]);
+        ASSERT_NE(sampler.picks(), model::Picks::none) << s;
+        int told = 0;
+        for (int n = 0; n < 60; ++n) {
+            // Steep, flat, with ties, and shorter than the list.
+            const auto count = n % 4 == 3 ? 40 : 700;
+            Logits logits = random.floats(count, -1, n % 3 == 0 ? 30.0f : 4.0f);
+            if (n % 5 == 0) {
+                for (float& logit : logits) logit = std::round(logit);
+            }
+            std::vector<std::int32_t> before;
+            for (int i = 0; i < 50; ++i) {
+                before.push_back(static_cast<std::int32_t>(random.integer(0, count - 1)));
+            }
+            const Listed listed(logits);
+            before.push_back(listed.best[0].token);
+            const auto got = sampler.pick_of(listed.row, before, n);
+            ASSERT_TRUE(got.ok());
+            if (!got->has_value()) continue;
+            ++told;
+            EXPECT_EQ(**got, pick(samplings[s], logits, n, before)) << s << ' ' << n;
+        }
+        EXPECT_GT(told, 15) << s;
+    }
+}
+
+TEST(Sampler, wants_all_logits_where_any_of_them_may_count) {
+    const std::vector<Sampling> samplings = {
+        {.repeat_penalty = 0.9},
+        {.presence_penalty = -1},
+        {.temperature = 1, .seed = 1},
+        {.temperature = 1, .top_p = 0.9, .min_p = 0.1, .seed = 1},
+        {.temperature = 1, .top_k = 64, .seed = 1},
+    };
+    for (const Sampling& sampling : samplings) {
+        EXPECT_EQ(Sampler(sampling).picks(), model::Picks::none);
+    }
+    // The penalties may have put another token of those that are not listed before all that are.
+    const Logits logits(100, 1.0f);
+    Sampler sampler({.presence_penalty = 1});
+    const Listed listed(logits);
+    std::vector<std::int32_t> before(64);
+    std::iota(before.begin(), before.end(), 0);
+    const auto got = sampler.pick_of(listed.row, before, 0);
+    ASSERT_TRUE(got.ok());
+    EXPECT_FALSE(got->has_value());
 }
 
 }  // namespace

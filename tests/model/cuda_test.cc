@@ -113,18 +113,27 @@ TEST(CudaModel, picks_the_largest_of_logits_that_can_be_fetched) {
     ASSERT_TRUE(whole.ok());
     const std::vector<float> want(whole->logits.data, whole->logits.data + whole->logits.size());
     models.cuda->drop(sequence);
-    request.picks = true;
+    request.picks = model::Picks::list;
     const auto picked = models.cuda->step(sequence, request);
     ASSERT_TRUE(picked.ok());
     ASSERT_EQ(picked->picked.size(), tokens.size());
     EXPECT_EQ(picked->logits.rows, 0);
-    const std::vector<op::Picked> picks(picked->picked.begin(), picked->picked.end());
+    std::vector<std::int32_t> picks;
+    std::vector<op::Candidate> second;
+    for (const model::RowPick& pick : picked->picked) {
+        picks.push_back(pick.largest.token);
+        EXPECT_EQ(pick.best[0].token, pick.largest.token);
+        second.push_back(pick.best[1]);
+    }
     for (std::size_t t = 0; t < tokens.size(); ++t) {
         const auto row =
             slice(want, static_cast<std::int64_t>(t), 1, static_cast<std::int64_t>(width));
         const auto fetched = models.cuda->fetch_logits(static_cast<std::int64_t>(t));
         expect_same_bits("row", {fetched.begin(), fetched.end()}, row);
-        EXPECT_EQ(picks[t].token, std::max_element(row.begin(), row.end()) - row.begin());
+        EXPECT_EQ(picks[t], std::max_element(row.begin(), row.end()) - row.begin());
+        const auto above = [&](float logit) { return logit > second[t].logit; };
+        EXPECT_EQ(std::count_if(row.begin(), row.end(), above), 1);
+        EXPECT_EQ(second[t].logit, row[static_cast<std::size_t>(second[t].token)]);
     }
 }
 

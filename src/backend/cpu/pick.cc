@@ -1,4 +1,5 @@
 // Bounded by the exponentials. Rows are cut into pieces, whose sums are added in one order.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -32,6 +33,23 @@ Piece piece_of(const float* logits, std::int64_t begin, std::int64_t end) {
         piece.sum += std::exp(static_cast<double>(logits[i]) - largest);
     }
     return piece;
+}
+
+// The best of row t. Most logits are below the last of the list and go no further.
+void fill_best(const op::Pick& args, std::int64_t t) {
+    const std::int64_t k = args.best.cols;
+    op::Candidate* best = args.best.row(t);
+    std::fill_n(best, k, op::Candidate{});
+    std::int64_t count = 0;
+    for (std::int64_t r = 0; r < args.logits.cols; ++r) {
+        const float logit = args.logits.row(t)[r];
+        if (!std::isfinite(logit)) continue;
+        if (count == k && !(logit > best[k - 1].logit)) continue;
+        std::int64_t at = count < k ? count++ : k - 1;
+        for (; at > 0 && logit > best[at - 1].logit; --at) best[at] = best[at - 1];
+        const std::int64_t token = args.token_of_row.empty() ? r : args.token_of_row[r];
+        best[at] = {logit, static_cast<std::int32_t>(token)};
+    }
 }
 
 }  // namespace
@@ -73,6 +91,11 @@ void pick(const op::Pick& args, device::Queue& queue) {
         args.picked[t] = {token, static_cast<float>(confidence)};
         if (!args.tokens.empty()) args.tokens[t] = token;
     }
+    if (args.best.empty()) return;
+    STRATA_CHECK(args.best.rows == rows && args.best.cols <= op::kCandidatesMax);
+    own.split(rows, width, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t t = begin; t < end; ++t) fill_best(args, t);
+    });
 }
 
 }  // namespace strata::cpu

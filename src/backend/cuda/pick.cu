@@ -1,6 +1,6 @@
 // Bounded by reading the logits once: blocks of threads each take a piece of a row, one a row puts
 // the pieces together.
-#include "backend/cuda/best.cuh"
+#include "backend/cuda/choose.cuh"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
 #include "base/check.h"
@@ -83,6 +83,21 @@ __global__ void __launch_bounds__(kThreads) pick_of_rows(op::Pick args, Pieces p
     if (!args.tokens.empty()) args.tokens[blockIdx.x] = token;
 }
 
+struct CopyBest {
+    op::Pick args;
+    Lists lists;
+
+    __device__ void operator()(std::int64_t i) const {
+        const Best best = lists.best[i];
+        op::Candidate& to = args.best.data[i];
+        to = {0.0f, -1};
+        if (best.row < 0) return;
+        const std::int64_t token =
+            args.token_of_row.empty() ? best.row : args.token_of_row[best.row];
+        to = {best.logit, static_cast<std::int32_t>(token)};
+    }
+};
+
 }  // namespace
 
 void pick(const op::Pick& args, device::Queue& queue) {
@@ -100,6 +115,10 @@ void pick(const op::Pick& args, device::Queue& queue) {
     launch_dependent(own, {dim3(static_cast<unsigned>(count), blocks), kThreads}, pick_of_pieces,
                      args.logits, pieces);
     launch_dependent(own, {dim3(blocks), kThreads}, pick_of_rows, args, pieces);
+    if (args.best.empty()) return;
+    STRATA_CHECK(args.best.rows == rows);
+    const Lists lists = choose_best(own, args.logits, static_cast<int>(args.best.cols));
+    for_each(own, args.best.size(), CopyBest{args, lists});
 }
 
 }  // namespace strata::cuda

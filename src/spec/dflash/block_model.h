@@ -58,8 +58,8 @@ struct Guess {
 class BlockModel {
   public:
     // `target`, `device` and its `ops` outlive it; its work takes turns with that of the target's
-    // steps. `rows_max` bounds the rows of one inject. Errors: as config_from_gguf, check_target and
-    // Weights::bind; a device that has no kernels for block drafts; no memory.
+    // steps. `rows_max` bounds the rows of one inject. Errors: as config_from_gguf, check_target
+    // and Weights::bind; a device that has no kernels for block drafts; no memory.
     static Result<std::unique_ptr<BlockModel>> load(gguf::File file, model::Target& target,
                                                     device::Device& device, const op::Table& ops,
                                                     std::int64_t rows_max);
