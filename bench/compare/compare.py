@@ -21,6 +21,7 @@ def parse():
     parser.add_argument("--llama", required=True, help="the driver that run.sh builds")
     parser.add_argument("--llama-version", default="", help="for the record")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="of both")
     parser.add_argument("--rounds", type=int, default=5, help="of windows; 0: none")
     parser.add_argument("--prompt-rounds", type=int, default=3)
     parser.add_argument("--depth", type=int, default=64, help="tokens before the first window")
@@ -59,22 +60,31 @@ def line(name, values):
     return f"{name:<34} {s['median']:8.3f}  ({s['least']:.3f} to {s['most']:.3f})"
 
 
+def places(args):
+    """Where each program runs: options of Strata, and an argument of the other."""
+    if args.device == "cuda":
+        return ["--device", "cuda"], "cuda"
+    return ["-t", str(args.threads)], str(args.threads)
+
+
 def decode_round(args, model):
+    place, llama_place = places(args)
     common = [str(args.depth), str(args.tokens)]
     rows = ["1", str(args.window)]
-    strata = run([args.strata, "bench", "decode", "-m", model, "-t", str(args.threads), "--depth",
+    strata = run([args.strata, "bench", "decode", "-m", model, *place, "--depth",
                   common[0], "-n", common[1], "--rows", ",".join(rows), "--repeats", "1", "--seed",
                   str(args.seed), "--json"])
-    llama = run([args.llama, model, str(args.threads), "decode", *common, "1", str(args.seed),
+    llama = run([args.llama, model, llama_place, "decode", *common, "1", str(args.seed),
                  *rows])
     return {"strata": strata, "llama": llama}
 
 
 def prompt_round(args, model):
-    strata = run([args.strata, "bench", "prompt", "-m", model, "-t", str(args.threads), "-n",
+    place, llama_place = places(args)
+    strata = run([args.strata, "bench", "prompt", "-m", model, *place, "-n",
                   str(args.prompt), "--chunk", str(args.chunk), "--repeats", "1", "--seed",
                   str(args.seed), "--json"])
-    llama = run([args.llama, model, str(args.threads), "prompt", str(args.prompt), "1",
+    llama = run([args.llama, model, llama_place, "prompt", str(args.prompt), "1",
                  str(args.seed)])
     return {"strata": strata, "llama": llama}
 
@@ -128,7 +138,8 @@ def main():
     ratios = report_decode(args, decode) if decode else {}
     if prompt:
         ratios |= report_prompt(args, prompt)
-    print(f"{'':<34}   median   (least to most), {args.threads} threads")
+    print(f"{'':<34}   median   (least to most), "
+          + ("on the GPU" if args.device == "cuda" else f"{args.threads} threads"))
     for name, values in ratios.items():
         print(line(name, values))
     if args.out:

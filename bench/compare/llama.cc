@@ -4,6 +4,8 @@
 //   llama MODEL THREADS decode DEPTH TOKENS REPEATS SEED ROWS...
 //   llama MODEL THREADS prompt TOKENS REPEATS SEED
 //
+// THREADS is a number, or cuda: then all layers are on the GPU.
+//
 // Prints one JSON object: ms of a window (or of the prompt), one mean a repeat, and the likeliest
 // token after the last row.
 
@@ -12,6 +14,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -39,19 +42,28 @@ std::vector<llama_token> draw(std::uint64_t seed, long count, int vocabulary) {
     return tokens;
 }
 
+constexpr int kAllLayers = 1000;
+constexpr std::uint32_t kGpuStepRows = 2048;
+
 class Program {
   public:
-    Program(const char* path, int threads, long context) {
+    Program(const char* path, const char* device, long context) {
+        const bool on_gpu = std::strcmp(device, "cuda") == 0;
         llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
         llama_backend_init();
         llama_model_params model = llama_model_default_params();
-        model.n_gpu_layers = 0;
+        model.n_gpu_layers = on_gpu ? kAllLayers : 0;
         model_ = llama_model_load_from_file(path, model);
         if (model_ == nullptr) fail("the model cannot be loaded");
         llama_context_params params = llama_context_default_params();
         params.n_ctx = static_cast<std::uint32_t>(context);
-        params.n_threads = threads;
-        params.n_threads_batch = threads;
+        if (on_gpu) {
+            // Prompts whole, in steps as large as pay on a GPU.
+            params.n_batch = std::max(params.n_ctx, params.n_batch);
+            params.n_ubatch = std::min(params.n_batch, kGpuStepRows);
+        } else {
+            params.n_threads = params.n_threads_batch = std::atoi(device);
+        }
         context_ = llama_init_from_model(model_, params);
         if (context_ == nullptr) fail("no context");
         vocabulary_ = llama_vocab_n_tokens(llama_model_get_vocab(model_));
@@ -161,17 +173,16 @@ int main(int argc, char** argv) {
     if (argc < 7) fail("see llama.cc for what it takes");
     const std::string mode = argv[3];
     const auto number = [&](int i) { return std::atol(argv[i]); };
-    const int threads = static_cast<int>(number(2));
     constexpr long kWindowMax = 16;
     if (mode == "decode" && argc >= 9) {
         const long room = number(4) + number(5) + kWindowMax;
-        Program program(argv[1], threads, room);
+        Program program(argv[1], argv[2], room);
         std::vector<long> windows;
         for (int i = 8; i < argc; ++i) windows.push_back(number(i));
         decode(program, number(4), number(5), number(6), static_cast<std::uint64_t>(number(7)),
                windows, room);
     } else if (mode == "prompt") {
-        Program program(argv[1], threads, number(4));
+        Program program(argv[1], argv[2], number(4));
         prompt(program, number(4), number(5), static_cast<std::uint64_t>(number(6)));
     } else {
         fail("see llama.cc for what it takes");
