@@ -53,15 +53,26 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
     return *this;
 }
 
-void expect_scattered_reads(std::span<const std::byte> mapped) {
+namespace {
+
+// Of the pages that lie in `mapped` whole: those at its ends belong to others too.
+void advise(std::span<const std::byte> mapped, int advice) {
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-    // Pages that lie in it whole: those at its ends belong to others too.
     const auto begin = (reinterpret_cast<std::uintptr_t>(mapped.data()) + page - 1) / page * page;
     const auto end = reinterpret_cast<std::uintptr_t>(mapped.data() + mapped.size()) / page * page;
     if (begin >= end) return;
-    (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_NOHUGEPAGE);
-    (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_RANDOM);
+    (void)::madvise(reinterpret_cast<void*>(begin), end - begin, advice);
 }
+
+}  // namespace
+
+void expect_scattered_reads(std::span<const std::byte> mapped) {
+    advise(mapped, MADV_NOHUGEPAGE);
+    advise(mapped, MADV_RANDOM);
+}
+
+// The mapping is private and nobody writes to it, so that its pages hold what the file has.
+void forget_pages(std::span<const std::byte> mapped) { advise(mapped, MADV_DONTNEED); }
 
 MappedFile::~MappedFile() {
     if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);

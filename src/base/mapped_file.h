@@ -38,4 +38,7 @@ class MappedFile {
 // worth fetching with it. Changes the speed alone.
 void expect_scattered_reads(std::span<const std::byte> mapped);
 
+// Gives the memory of a part of a mapped file back; what is read again comes from the file again.
+void forget_pages(std::span<const std::byte> mapped);
+
 }  // namespace strata

@@ -90,6 +90,7 @@ Status Binder::matrix(std::string_view name, op::Weight& weight) {
     STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
     STRATA_TRY(stored(*t, weight));
     STRATA_ASSIGN(weight.data, device_.resident_matrix(t->data, weight.type, weight.cols));
+    if (weight.data != t->data.data()) forget_pages(t->data);  // the device has a copy
     STRATA_ASSIGN(const std::vector<float> own, factors(*t));
     if (!own.empty()) weight.factor = own.front();
     return Ok{};
@@ -102,6 +103,7 @@ Status Binder::table(std::string_view name, op::Weight& weight, bool resident) {
     STRATA_TRY(stored(*t, weight));
     if (!resident) return Ok{};
     STRATA_ASSIGN(weight.data, device_.resident(t->data));
+    if (weight.data != t->data.data()) forget_pages(t->data);
     return Ok{};
 }
 
@@ -109,6 +111,7 @@ Status Binder::of_experts(std::string_view name, op::Weight& weight, const float
     STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
     STRATA_TRY(stored(*t, weight));
     STRATA_ASSIGN(weight.data, device_.resident_matrix(t->data, weight.type, weight.cols));
+    if (weight.data != t->data.data()) forget_pages(t->data);  // the device has a copy
     STRATA_ASSIGN(const std::vector<float> list, factors(*t));
     if (list.empty()) return Ok{};
     STRATA_ASSIGN(own, place(list));

@@ -51,6 +51,17 @@ TEST(MappedFile, bytes_stay_where_they_are_when_it_is_moved) {
     EXPECT_EQ(text(*second), "first");
 }
 
+TEST(MappedFile, forgotten_pages_come_back_from_the_file) {
+    const TempDir dir;
+    const std::string large(1 << 20, 'x');
+    write_file(dir / "file", large);
+    const auto file = MappedFile::open(dir / "file");
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    EXPECT_EQ(text(*file), large);
+    forget_pages(file->bytes().subspan(1, large.size() - 1));
+    EXPECT_EQ(text(*file), large);
+}
+
 TEST(MappedFile, what_is_no_readable_file_is_an_error_that_names_it) {
     const TempDir dir;
     ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/mapped_file.h"
 #include "base/text.h"
 #include "model/draft_rows.h"
 #include "model/tensors.h"
@@ -62,12 +63,14 @@ Status Binder::weight(const gguf::Tensor& from, op::Weight& to) {
 Status Binder::matrix(const gguf::Tensor& from, op::Weight& to) {
     STRATA_TRY(weight(from, to));
     STRATA_ASSIGN(to.data, device_.resident_matrix(from.data, to.type, to.cols));
+    if (to.data != from.data.data()) forget_pages(from.data);  // the device has a copy
     return Ok{};
 }
 
 Status Binder::table(const gguf::Tensor& from, op::Weight& to) {
     STRATA_TRY(weight(from, to));
     STRATA_ASSIGN(to.data, device_.resident(from.data));
+    if (to.data != from.data.data()) forget_pages(from.data);
     return Ok{};
 }
 
