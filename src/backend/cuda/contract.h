@@ -18,12 +18,13 @@ struct Contraction {
     // The same rows as products read them; null: each block makes them in shared memory.
     const std::byte* made = nullptr;
     const std::byte* shared_made = nullptr;
-    int rows = 0;                     // T
-    int active = 0;                   // k
-    const int* own_expert = nullptr;  // of members
-    const int* place = nullptr;       // [T*k]
-    const float* share = nullptr;     // [T, k]
-    const float* scale = nullptr;     // [T]
+    int rows = 0;                          // T
+    int active = 0;                        // k
+    const std::int32_t* chosen = nullptr;  // [T, k]
+    const int* own_expert = nullptr;       // of members
+    const int* place = nullptr;            // [T*k]
+    const float* share = nullptr;          // [T, k]
+    const float* scale = nullptr;          // [T]
     MatrixView<float> y;
     int book_bytes = 0;
 };

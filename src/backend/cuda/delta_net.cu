@@ -27,30 +27,54 @@ __device__ bool owns_key(const op::DeltaShape& shape, op::HeadOrder order, int h
     return h % (shape.value_heads / shape.key_heads) == 0;
 }
 
+// The channels of value head h: its key head's queries and keys, and its values.
+struct HeadChannels {
+    int key_dim;
+    int value_dim;
+    std::int64_t query;
+    std::int64_t key;
+    std::int64_t value;
+
+    __device__ HeadChannels(const op::DeltaShape& shape, op::HeadOrder order, int h)
+        : key_dim(shape.key_dim),
+          value_dim(shape.value_dim),
+          query(std::int64_t{delta_key_head(shape, order, h)} * shape.key_dim),
+          key(std::int64_t{shape.key_heads} * shape.key_dim + query),
+          value(2 * std::int64_t{shape.key_heads} * shape.key_dim +
+                std::int64_t{h} * shape.value_dim) {}
+    __device__ int count() const { return 2 * key_dim + value_dim; }
+    __device__ std::int64_t at(int i) const {
+        return i < key_dim       ? query + i
+               : i < 2 * key_dim ? key + i - key_dim
+                                 : value + i - 2 * key_dim;
+    }
+};
+
 // to = the last rows of (from ++ u[0 .. rows)), of the channels that value head h answers for. A
 // thread walks down a channel, so that `to` may be `from` where nobody else reads it.
 template <int kThreads>
 __device__ void keep_history(const op::DeltaShape& shape, op::HeadOrder order, int h,
                              const float* from, float* to, MatrixView<const float> u,
                              std::int64_t rows) {
+    constexpr int kTogether = 4;  // rows that are asked for at once
     const int kept = shape.kernel - 1;
-    const auto keep = [&](std::int64_t first, int count) {
-        for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
-            const std::int64_t channel = first + i;
-            for (std::int64_t r = 0; r < kept; ++r) {
-                const std::int64_t row = r + rows;
-                to[r * u.cols + channel] =
-                    row < kept ? from[row * u.cols + channel] : u.row(row - kept)[channel];
+    const HeadChannels channels(shape, order, h);
+    const int first = owns_key(shape, order, h) ? 0 : 2 * shape.key_dim;
+    for (int i = first + static_cast<int>(threadIdx.x); i < channels.count(); i += kThreads) {
+        const std::int64_t channel = channels.at(i);
+        for (int r = 0; r < kept; r += kTogether) {
+            float value[kTogether];
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) {
+                const std::int64_t row = min(r + j, kept - 1) + rows;
+                value[j] = row < kept ? from[row * u.cols + channel] : u.row(row - kept)[channel];
+            }
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) {
+                if (r + j < kept) to[(r + j) * u.cols + channel] = value[j];
             }
         }
-    };
-    const std::int64_t key = delta_key_head(shape, order, h) * shape.key_dim;
-    const std::int64_t keys = std::int64_t{shape.key_heads} * shape.key_dim;
-    if (owns_key(shape, order, h)) {
-        keep(key, shape.key_dim);
-        keep(keys + key, shape.key_dim);
     }
-    keep(2 * keys + std::int64_t{h} * shape.value_dim, shape.value_dim);
 }
 
 // Rows that come from the products of DeltaNet.
@@ -65,42 +89,54 @@ struct Projected {
     __device__ const op::DeltaShape& shape() const { return args.shape; }
 
     __device__ float convolved(std::int64_t t, std::int64_t channel) const {
+        constexpr int kTogether = 4;  // taps that are asked for at once
         const int taps = args.shape.kernel;
-        const float* weight = args.conv + channel * taps;
         float sum = 0.0f;
-        for (int j = 0; j < taps; ++j) {
-            const std::int64_t row = t - (taps - 1) + j;
-            const float* from = row >= 0 ? u.row(row) : args.from.history + (t + j) * u.cols;
-            sum = __fmaf_rn(weight[j], from[channel], sum);
+        for (int first = 0; first < taps; first += kTogether) {
+            float weight[kTogether];
+            float value[kTogether];
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) {
+                const int tap = min(first + j, taps - 1);
+                const std::int64_t row = t - (taps - 1) + tap;
+                const float* from = row >= 0 ? u.row(row) : args.from.history + (t + tap) * u.cols;
+                weight[j] = args.conv[channel * taps + tap];
+                value[j] = from[channel];
+            }
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) {
+                if (first + j < taps) sum = __fmaf_rn(weight[j], value[j], sum);
+            }
         }
         return silu(sum);
-    }
-
-    // Channels first_channel .. +count-1 of `rows` rows from `first` on.
-    template <int kThreads>
-    __device__ void fill(float* to, std::int64_t first, int rows, std::int64_t first_channel,
-                         int count, bool traces) const {
-        for (int i = static_cast<int>(threadIdx.x); i < rows * count; i += kThreads) {
-            const std::int64_t t = first + i / count;
-            const std::int64_t channel = first_channel + i % count;
-            const float value = convolved(t, channel);
-            to[i] = value;
-            if (traces) args.trace.convolved.row(t)[channel] = value;
-        }
     }
 
     template <int kThreads>
     __device__ void load(const DeltaTile& tile, int h, std::int64_t first, int rows) const {
         const op::DeltaShape& s = args.shape;
-        const std::int64_t key = delta_key_head(s, args.order, h) * s.key_dim;
-        const std::int64_t keys = std::int64_t{s.key_heads} * s.key_dim;
+        const HeadChannels channels(s, args.order, h);
         const bool traces = !args.trace.convolved.empty();
         const bool traces_key = traces && owns_key(args.shape, args.order, h);
-        fill<kThreads>(tile.q, first, rows, key, s.key_dim, traces_key);
-        fill<kThreads>(tile.k, first, rows, keys + key, s.key_dim, traces_key);
-        fill<kThreads>(tile.v, first, rows, 2 * keys + std::int64_t{h} * s.value_dim, s.value_dim,
-                       traces);
-        const auto i = static_cast<int>(threadIdx.x);
+        // Queries, keys and values in one go.
+        const int all = channels.count();
+        for (int i = static_cast<int>(threadIdx.x); i < rows * all; i += kThreads) {
+            const int row = i / all;
+            const int at = i % all;
+            const std::int64_t channel = channels.at(at);
+            const float value = convolved(first + row, channel);
+            if (at < s.key_dim) {
+                tile.q[row * s.key_dim + at] = value;
+            } else if (at < 2 * s.key_dim) {
+                tile.k[row * s.key_dim + at - s.key_dim] = value;
+            } else {
+                tile.v[row * s.value_dim + at - 2 * s.key_dim] = value;
+            }
+            if (at < 2 * s.key_dim ? traces_key : traces) {
+                args.trace.convolved.row(first + row)[channel] = value;
+            }
+        }
+        // By the last threads, which have the least to convolve.
+        const int i = kThreads - 1 - static_cast<int>(threadIdx.x);
         if (i >= rows) return;
         const float beta = sigmoid(b.row(first + i)[h]);
         const float alpha =
@@ -130,7 +166,7 @@ struct Projected {
     }
 
     template <int kThreads>
-    __device__ void end(int h) const {
+    __device__ void keep(int h) const {
         if (args.to.history == args.from.history) return;  // others still read it
         keep_history<kThreads>(args.shape, args.order, h, args.from.history, args.to.history, u,
                                u.rows);
@@ -166,7 +202,7 @@ struct Traced {
     template <int kThreads>
     __device__ void store(const DeltaTile&, int, std::int64_t, int) const {}
     template <int kThreads>
-    __device__ void end(int h) const {
+    __device__ void keep(int h) const {
         keep_history<kThreads>(args.shape, args.order, h, args.state.history, args.state.history,
                                args.trace.projected, args.rows);
     }
@@ -183,6 +219,7 @@ __global__ void __launch_bounds__(Memory::kThreads)
     const DeltaTile tile(reinterpret_cast<float*>(shared_bytes()), shape);
     const std::int64_t at = std::int64_t{h} * shape.key_dim * shape.value_dim;
     Memory memory(shape, from + at, to + at);
+    source.template keep<kThreads>(h);
     for (std::int64_t first = 0; first < count; first += kDeltaRows) {
         const auto rows = static_cast<int>(min(std::int64_t{kDeltaRows}, count - first));
         source.template load<kThreads>(tile, h, first, rows);
@@ -197,7 +234,6 @@ __global__ void __launch_bounds__(Memory::kThreads)
         }
     }
     memory.finish();
-    source.template end<kThreads>(h);
 }
 
 template <bool kRead, typename Rows>

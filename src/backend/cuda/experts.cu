@@ -1,15 +1,15 @@
-// Bounded by reading the matrices of the chosen experts. Four launches for a window of one row:
-// logits, routing, gate and up, down with the sum; more rows are rounded in launches of their own.
+// Bounded by reading the matrices of the chosen experts. Five launches: logits, routing, rounding,
+// gate and up, down with the sum.
 #include <algorithm>
 
 #include "backend/cuda/codebooks.cuh"
 #include "backend/cuda/contract.h"
+#include "backend/cuda/experts_down.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/products.h"
 #include "backend/cuda/project.h"
 #include "backend/cuda/route.h"
-#include "backend/cuda/rows.h"
 #include "base/check.h"
 
 namespace strata::cuda {
@@ -115,58 +115,6 @@ unsigned contraction_blocks(const Queue& queue, const Contraction& args) {
         std::min(std::max<std::int64_t>(queue.multiprocessors(), least), args.y.cols));
 }
 
-// One element of y from the products of members and of shared rows.
-struct SumByShare {
-    const float* products;  // [members, D]
-    const float* shared;    // [T, D]
-    const float* share;     // [T, k]
-    const int* place;       // [T, k]: members
-    const float* scale;     // [T]
-    int active;
-    MatrixView<float> y;
-
-    __device__ void operator()(std::int64_t i) const {
-        const std::int64_t t = i / y.cols;
-        const std::int64_t c = i % y.cols;
-        float sum = 0.0f;
-        for (std::int64_t s = t * active; s < (t + 1) * active; ++s) {
-            sum += share[s] * products[place[s] * y.cols + c];
-        }
-        y.data[i] = sum + sigmoid(scale[t]) * shared[i];
-    }
-};
-
-// As contract, in the launch of rows.h and one for the sums.
-void contract_rows(Queue& queue, const Pass& pass, const Routing& routing, const Hidden& hidden,
-                   Part routed, Part shared) {
-    const op::Experts& args = pass.args;
-    const std::int64_t width = args.y.cols;
-    const MatrixView<float> products = queue.matrix(pass.members(), width);
-    const MatrixView<float> of_shared = queue.matrix(pass.rows, width);
-    routed.x = Hidden::rows(hidden.gate, hidden.up);
-    routed.x_rows = pass.members();
-    routed.segments = pass.segments();
-    routed.members_most = pass.rows;
-    routed.used = routing.used;
-    routed.expert = routing.expert;
-    routed.first = routing.first;
-    routed.out = products.data;
-    routed.out_stride = width;
-    shared.x = Hidden::rows(hidden.shared_gate, hidden.shared_up);
-    shared.x_rows = pass.rows;
-    shared.members_most = pass.rows;
-    shared.out = of_shared.data;
-    shared.out_stride = width;
-    Products all;
-    all.part[all.parts++] = routed;
-    all.part[all.parts++] = shared;
-    launch_rows(queue, all);
-    for_each(queue, pass.rows * width,
-             SumByShare{products.data, of_shared.data, pass.share.row(pass.first), routing.place,
-                        pass.scale.row(pass.first), args.active,
-                        args.y.rows_from(pass.first, pass.rows)});
-}
-
 void contract(Queue& queue, const Pass& pass, const Routing& routing, const Hidden& hidden) {
     const op::Experts& args = pass.args;
     const op::ExpertTable& table = args.experts;
@@ -174,19 +122,18 @@ void contract(Queue& queue, const Pass& pass, const Routing& routing, const Hidd
     all.routed = expert_part(table.down_type, args.x.cols, table.hidden, 1, table.down_at,
                              table.down_factors);
     all.shared = make_part(args.shared_down, 1);
-    if (has_rows(all.routed) && has_rows(all.shared)) {
-        return contract_rows(queue, pass, routing, hidden, all.routed, all.shared);
-    }
     all.hidden = Hidden::rows(hidden.gate, hidden.up);
     all.shared_hidden = Hidden::rows(hidden.shared_gate, hidden.shared_up);
     all.rows = pass.rows;
     all.active = args.active;
+    all.chosen = pass.chosen.row(pass.first);
     all.own_expert = routing.own_expert;
     all.place = routing.place;
     all.share = pass.share.row(pass.first);
     all.scale = pass.scale.row(pass.first);
     all.y = args.y.rows_from(pass.first, pass.rows);
     all.book_bytes = std::max(codebook_bytes(all.routed.type), codebook_bytes(all.shared.type));
+    if (has_down_rows(all)) return launch_down_rows(queue, all);
     const unsigned blocks = contraction_blocks(queue, all);
     const std::int64_t most = (args.y.cols + blocks - 1) / blocks;
     std::int64_t bytes = (pass.rows * (args.active + 1) * most * 4 + 15) / 16 * 16;

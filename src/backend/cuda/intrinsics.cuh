@@ -60,11 +60,12 @@ __device__ inline void let_later_kernel_begin() {
 #endif
 }
 
-// What a dependent kernel begins with that has nothing to do ahead of the wait. All of its blocks
-// come here, also those with no work: else the kernel could end before the one before it.
+// Both. All blocks of a dependent kernel come here, also those with no work: else it could end
+// before the kernel before it. As no kernel begins before the one before it is past its wait, all
+// but that one have ended when a kernel begins.
 __device__ inline void follow_earlier_kernels() {
-    let_later_kernel_begin();
     wait_for_earlier_kernels();
+    let_later_kernel_begin();
 }
 
 // The position of row 0 of an op whose place is given, or stands in memory.

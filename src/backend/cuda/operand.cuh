@@ -26,6 +26,19 @@ constexpr std::int64_t operand_bytes(int group, std::int64_t cols) {
     return (cols / kUnit * 40 + 15) / 16 * 16;
 }
 
+__device__ inline void load_eight(const float* from, float* to) {
+    const float4 low = reinterpret_cast<const float4*>(from)[0];
+    const float4 high = reinterpret_cast<const float4*>(from)[1];
+    to[0] = low.x;
+    to[1] = low.y;
+    to[2] = low.z;
+    to[3] = low.w;
+    to[4] = high.x;
+    to[5] = high.y;
+    to[6] = high.z;
+    to[7] = high.w;
+}
+
 // Rows of F32, or of silu(data) * up where there is `up`; zeros follow their end.
 struct InputRows {
     const float* data = nullptr;
@@ -40,24 +53,20 @@ struct InputRows {
     }
     // Eight columns from a multiple of eight on.
     __device__ void eight(std::int64_t row, int column, float* to) const {
-        const float* from = data + row * stride + column;
-        const bool whole = column + kPiece <= cols && up == nullptr &&
-                           reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
-        if (!whole) {
+        const std::int64_t from = row * stride + column;
+        const auto bits = reinterpret_cast<std::uintptr_t>(data + from) |
+                          reinterpret_cast<std::uintptr_t>(up == nullptr ? nullptr : up + from);
+        if (column + kPiece > cols || bits % 16 != 0) {
 #pragma unroll
             for (int i = 0; i < kPiece; ++i) to[i] = at(row, column + i);
             return;
         }
-        const float4 low = reinterpret_cast<const float4*>(from)[0];
-        const float4 high = reinterpret_cast<const float4*>(from)[1];
-        to[0] = low.x;
-        to[1] = low.y;
-        to[2] = low.z;
-        to[3] = low.w;
-        to[4] = high.x;
-        to[5] = high.y;
-        to[6] = high.z;
-        to[7] = high.w;
+        load_eight(data + from, to);
+        if (up == nullptr) return;
+        float other[kPiece];
+        load_eight(up + from, other);
+#pragma unroll
+        for (int i = 0; i < kPiece; ++i) to[i] = silu(to[i]) * other[i];
     }
 };
 
@@ -92,13 +101,11 @@ __device__ inline unsigned max_of_lanes(unsigned value, int lanes) {
 // 256 columns from `column` on by one warp, eight a lane: those of a group lie in neighbouring
 // lanes. Groups whose values are too small for an inverse become 0, those with a NaN or an infinity
 // NaN; the bits of magnitudes are in their order, NaN last.
-__device__ inline void round_columns(const InputRows& x, std::int64_t row, int column, int group,
-                                     std::byte* to) {
+__device__ inline void round_eights(const float (&values)[kPiece], int cols, int column, int group,
+                                    std::byte* to) {
     constexpr unsigned kInfinity = 0x7f800000u;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int own = column + lane * kPiece;
-    float values[kPiece] = {};
-    if (own < x.cols) x.eight(row, own, values);
     unsigned largest = 0;
     for (const float value : values) {
         const unsigned bits = __float_as_uint(value) & 0x7fffffffu;
@@ -117,8 +124,8 @@ __device__ inline void round_columns(const InputRows& x, std::int64_t row, int c
     }
     sum += __shfl_xor_sync(kAllLanes, sum, 1);
     const int other = __shfl_xor_sync(kAllLanes, sum, 2);
-    if (own >= x.cols) return;
-    const int units = x.cols / kUnit;
+    if (own >= cols) return;
+    const int units = cols / kUnit;
     const int unit = own / kUnit;
     const int place = (lane / 2 % 2 * units + unit) * 16 + lane % 2 * 8;
     *reinterpret_cast<int2*>(to + place) = make_int2(codes[0], codes[1]);
@@ -127,6 +134,14 @@ __device__ inline void round_columns(const InputRows& x, std::int64_t row, int c
     const float scale = largest >= kInfinity ? nan : __fdiv_rn(magnitude, 127.0f);
     reinterpret_cast<float*>(to)[8 * units + unit] = none && largest < kInfinity ? 0.0f : scale;
     reinterpret_cast<int*>(to)[9 * units + unit] = (sum & 0xffff) | other << 16;
+}
+
+__device__ inline void round_columns(const InputRows& x, std::int64_t row, int column, int group,
+                                     std::byte* to) {
+    const int own = column + static_cast<int>(threadIdx.x) % kWarp * kPiece;
+    float values[kPiece] = {};
+    if (own < x.cols) x.eight(row, own, values);
+    round_eights(values, x.cols, column, group, to);
 }
 
 // The same columns of a plain row, by one warp.

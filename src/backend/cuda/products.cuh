@@ -129,9 +129,8 @@ __device__ inline void fetch_ahead(const Products& all) {
 template <int kMost>
 __global__ void __launch_bounds__(kProductThreads, 1)
     products_kernel(const __grid_constant__ Products all) {
-    let_later_kernel_begin();
     fetch_ahead(all);
-    wait_for_earlier_kernels();
+    follow_earlier_kernels();
     BlockMemory memory{reinterpret_cast<unsigned*>(shared_bytes()),
                        shared_bytes() + all.book_bytes};
     std::int64_t cost = 0;

@@ -35,13 +35,17 @@ struct Part {
     float* out = nullptr;  // [input rows or members, out_stride]
     std::int64_t out_stride = 0;
     // For the kernel of rows.h: its own input rows, those of them that are rounded as it reads
-    // them, the most segments and input rows of one that there may be, where its blocks begin.
+    // them, the most segments and input rows of one that there may be, where its tasks begin.
     InputRows x;
     const std::byte* made = nullptr;
     int x_rows = 0;
     int segments = 1;
     int members_most = 1;
-    int first_block = 0;
+    int first_task = 0;
+    int task_rows = 0;    // weight rows that a warp takes at once
+    int row_lanes = 0;    // lanes that share one
+    bool blocks = false;  // a format with blocks
+    bool wide = false;    // whose rows go to registers
     // For experts, all in device memory.
     const int* used = nullptr;             // how many
     const int* expert = nullptr;           // [used]
@@ -59,6 +63,8 @@ struct Products {
     InputRows x;
     int x_rows = 0;
     int book_bytes = 0;
+    int tasks = 0;            // of rows.h
+    bool routed_now = false;  // the kernel before may have written the lists of experts
     // The rows of x by form; null: each block makes them in shared memory.
     const std::byte* made[kFormsMax] = {};
 };

@@ -9,11 +9,7 @@
 #include "backend/cuda/block_units.cuh"
 #include "backend/cuda/operand.cuh"
 
-#ifdef __CUDACC__
-#define STRATA_NOINLINE __noinline__
-#else
-#define STRATA_NOINLINE
-#endif
+#include "backend/cuda/staging.cuh"
 
 namespace strata::cuda {
 

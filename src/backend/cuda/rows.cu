@@ -1,14 +1,13 @@
-// Bounded by reading the weights. A warp has a few weight rows, of which each lane reads a unit at
-// a time, the first before earlier kernels have ended; blocks are small and many, so that while
-// some begin or end others read.
+// Bounded by reading the weights. All parts of a call go in one launch of small blocks, which ask
+// for their weights before earlier kernels have ended.
 #include "backend/cuda/rows.h"
 
 #include <algorithm>
 #include <span>
 
 #include "backend/cuda/codebooks.cuh"
+#include "backend/cuda/few_rows.cuh"
 #include "backend/cuda/launch.cuh"
-#include "backend/cuda/row_products.cuh"
 #include "base/check.h"
 
 namespace strata::cuda {
@@ -16,219 +15,204 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarp;
+// Shared memory of a block: what every device has.
+constexpr int kBlockBytesMost = 65536;
 
-// use(name) for the formats of blocks that have code here.
-#define STRATA_ROW_BLOCKS(use) use(q8_0) use(q4_0) use(q2_0) use(iq3_xxs)
+constexpr int kWindowMost = 16;  // input rows of one matrix
 
-// Of blocks, that a warp takes together: what it reads of x serves all of them.
-constexpr int kRows = 4;
+constexpr bool has_blocks(quant::Type type) { return block_fields(type).values != 0; }
 
-constexpr int rows_of_warp(quant::Type type) { return block_fields(type).values == 0 ? 1 : kRows; }
+// Whether its rows go to registers. Experts' may lie anywhere.
+bool goes_wide(const Part& part) {
+    return is_wide(part.type) && part.at == nullptr && part.row_bytes % kStageAlign == 0 &&
+           reinterpret_cast<std::uintptr_t>(part.weight) % kStageAlign == 0;
+}
 
-// Some weight rows with input rows.
-struct RowJob {
-    const std::byte* row;
-    int rows;  // that are there, at least 1
-    int row_bytes;
-    int cols;
-    int align;
-    const unsigned* book;
-    const InputRows* x;
-    const std::byte* made;  // of rounded rows
-    std::int64_t made_bytes;
-    const int* x_rows;  // null: first_x, first_x + 1, ...
-    int first_x;
-    int count;
-    float factor;
-    float* out;
-    std::int64_t out_stride;
+int task_rows(const Part& part, int window) {
+    if (!has_blocks(part.type)) return 1;
+    return goes_wide(part) ? kWideRows : rows_of_warp(part.cols, part.row_bytes, window);
+}
+int stage_bytes(const Part& part, int window) {
+    return goes_wide(part) ? 0 : staged_bytes(task_rows(part, window) * part.row_bytes);
+}
 
-    __device__ int x_row(int t) const {
-        const int own = t < count ? t : count - 1;
-        return x_rows == nullptr ? first_x + own : x_rows[own];
+// Eight columns; those past `cols` are 0.
+template <quant::Type kType>
+__device__ __forceinline__ void staged_piece(const std::byte* from, int cols, float* to) {
+#pragma unroll
+    for (int j = 0; j < kPiece; ++j) {
+        if (j >= cols) {
+            to[j] = 0.0f;
+        } else if (kType == quant::Type::f32) {
+            to[j] = reinterpret_cast<const float*>(from)[j];
+        } else {
+            to[j] = bfloat_to_float(reinterpret_cast<const std::uint16_t*>(from)[j]);
+        }
+    }
+}
+
+// One row of a format without blocks.
+template <quant::Type kType, int kTile>
+__device__ __forceinline__ void multiply_value_row(const RowJob& job, const InputRows& x) {
+    constexpr int kValueBytes = kType == quant::Type::f32 ? 4 : 2;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll 1
+    for (int first = 0; first < job.count; first += kTile) {
+        float sums[kTile] = {};
+#pragma unroll(kTile == 1 ? 5 : 1)
+        for (int c = lane * kPiece; c < job.cols; c += kWarp * kPiece) {
+            float weight[kPiece];
+            staged_piece<kType>(job.rows_at + c * kValueBytes, job.cols - c, weight);
+#pragma unroll
+            for (int t = 0; t < kTile; ++t) {
+                float own[kPiece];
+                x.eight(job.x_row(first + t), c, own);
+#pragma unroll
+                for (int j = 0; j < kPiece; ++j) sums[t] = __fmaf_rn(weight[j], own[j], sums[t]);
+            }
+        }
+#pragma unroll
+        for (int t = 0; t < kTile; ++t) {
+            const float sum = warp_sum(sums[t]);
+            if (lane == 0) job.store(first + t, 0, sum);
+        }
+    }
+}
+
+template <int kTile>
+__device__ __forceinline__ void multiply_job(const Part& part, const RowJob& job) {
+    if (part.blocks) {
+        multiply_blocks<kTile>(part.type, job);
+    } else if (part.type == quant::Type::f32) {
+        multiply_value_row<quant::Type::f32, kTile>(job, part.x);
+    } else {
+        multiply_value_row<quant::Type::bf16, kTile>(job, part.x);
+    }
+}
+
+// Which matrix a warp works on, with which input rows.
+struct Segment {
+    const std::byte* weight = nullptr;  // null: none
+    int expert = 0;
+    int begin = 0;  // of the input rows
+    int end = 0;
+
+    __device__ void find(const Part& part, int number) {
+        weight = part.weight;
+        begin = 0;
+        end = part.x_rows;
+        if (part.expert == nullptr) return;
+        // All at once; what lies beyond the used ones is memory too.
+        const int used = *part.used;
+        expert = part.expert[number];
+        begin = part.first[number];
+        end = part.first[number + 1];
+        weight = number < used ? part.at[expert] : nullptr;
     }
 };
 
-template <int kCount, int kTile>
-__device__ void store_rows(const RowJob& job, int first, const float* sums) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-#pragma unroll
-    for (int t = 0; t < kTile; ++t) {
-        float own = 0.0f;
-#pragma unroll
-        for (int r = 0; r < kCount; ++r) {
-            const float sum = warp_sum(sums[r * kTile + t]);
-            if (lane == r) own = sum;
-        }
-        if (lane < kCount && lane < job.rows && first + t < job.count) {
-            job.out[(first + t) * job.out_stride + lane] =
-                job.factor == 1.0f ? own : own * job.factor;
-        }
+// What of a launch's shared memory is whose.
+struct BlockShare {
+    int book_bytes;
+    int stage_bytes;
+
+    int all() const { return book_bytes + kWarps * (kStageAlign + stage_bytes); }
+    // Stage `number` of the block.
+    __device__ Stage stage(int number) const {
+        std::byte* barriers = shared_bytes() + book_bytes;
+        return {.to = barriers + kWarps * kStageAlign + number * stage_bytes,
+                .barrier = reinterpret_cast<std::uint64_t*>(barriers + number * kStageAlign)};
     }
-}
+};
 
-// kAlign: of the rows, where it is known; else 0.
-template <quant::Type kType, int kTile, int kAlign>
-__device__ void multiply_blocks(const RowJob& job) {
-    using Own = BlockUnits<kType>;
-    constexpr int kBlock = block_fields(kType).values;
-    const int units = job.cols / kUnit;
-    const int blocks = job.cols / kBlock;
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    typename Own::Raw raw[kRows];
-    const auto load = [&](int unit) {
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-            const std::byte* row = job.row + (r < job.rows ? r : 0) * job.row_bytes;
-            Own::load(Planes<kType>{row, blocks, kAlign == 0 ? job.align : kAlign}, unit, raw[r]);
-        }
-    };
-    if (lane < units) load(lane);
-    wait_for_earlier_kernels();
-    for (int first = 0; first < job.count; first += kTile) {
-        const std::byte* x[kTile];
-#pragma unroll
-        for (int t = 0; t < kTile; ++t) x[t] = job.made + job.x_row(first + t) * job.made_bytes;
-        float sums[kRows][kTile] = {};
-        for (int unit = lane; unit < units; unit += kWarp) {
-            if (first != 0 || unit != lane) load(unit);
-            Unit weight[kRows];
-#pragma unroll
-            for (int r = 0; r < kRows; ++r) Own::decode(raw[r], unit, job.book, weight[r]);
-#pragma unroll
-            for (int t = 0; t < kTile; ++t) {
-                const RoundedRow own{x[t], units};
-                const uint4 low = own.low(unit);
-                const uint4 high = own.high(unit);
-                const int codes[8] = {static_cast<int>(low.x),  static_cast<int>(low.y),
-                                      static_cast<int>(low.z),  static_cast<int>(low.w),
-                                      static_cast<int>(high.x), static_cast<int>(high.y),
-                                      static_cast<int>(high.z), static_cast<int>(high.w)};
-                const int have = Own::kOffset != 0 || Own::kMinima ? own.sums(unit) : 0;
-                const float scale = own.scale(unit);
-#pragma unroll
-                for (int r = 0; r < kRows; ++r) {
-                    sums[r][t] = add_unit<Own>(weight[r], codes, have, scale, sums[r][t]);
-                }
-            }
-        }
-        store_rows<kRows, kTile>(job, first, &sums[0][0]);
+// Some rows of one matrix, which a warp works on.
+struct Task {
+    int part = 0;
+    int row = 0;
+    int rows = 0;  // 0: nothing to do
+    Segment segment;
+
+    __device__ void find(const Products& all, int number) {
+        rows = 0;
+        if (number >= all.tasks) return;
+        while (part + 1 < all.parts && number >= all.part[part + 1].first_task) ++part;
+        const Part& own = all.part[part];
+        const int across = (own.rows + own.task_rows - 1) / own.task_rows;
+        const int at = number - own.first_task;
+        segment.find(own, at / across);
+        row = at % across * own.task_rows;
+        if (segment.weight != nullptr) rows = min(own.task_rows, own.rows - row);
     }
-}
-
-// One row: there are few, and what a lane needs of it is on its way at once.
-template <quant::Type kType, int kTile>
-__device__ void multiply_values(const RowJob& job) {
-    constexpr int kSteps = 5;
-    const int pieces = (job.cols + kPiece - 1) / kPiece;
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    Piece<kType> weight[kSteps];
-    const auto load = [&](int piece) {
-#pragma unroll
-        for (int i = 0; i < kSteps; ++i) {
-            const int own = piece + i * kWarp;
-            if (own < pieces) weight[i].load(job.row, own, job.cols, job.align);
-        }
-    };
-    load(lane);
-    wait_for_earlier_kernels();
-    for (int first = 0; first < job.count; first += kTile) {
-        float sums[kTile] = {};
-        for (int piece = lane; piece < pieces; piece += kSteps * kWarp) {
-            if (first != 0 || piece != lane) load(piece);
-#pragma unroll
-            for (int i = 0; i < kSteps; ++i) {
-                const int own = piece + i * kWarp;
-                if (own >= pieces) continue;
-#pragma unroll
-                for (int t = 0; t < kTile; ++t) {
-                    float x[kPiece];
-                    job.x->eight(job.x_row(first + t), own * kPiece, x);
-#pragma unroll
-                    for (int j = 0; j < kPiece; ++j) {
-                        sums[t] = __fmaf_rn(weight[i].at(j), x[j], sums[t]);
-                    }
-                }
-            }
-        }
-        store_rows<1, kTile>(job, first, sums);
+    __device__ void fetch(const Products& all, Stage& stage) const {
+        if (rows == 0 || all.part[part].wide) return;
+        stage.begin(at(all), rows * all.part[part].row_bytes);
     }
+    __device__ const std::byte* at(const Products& all) const {
+        return segment.weight + std::int64_t{row} * all.part[part].row_bytes;
+    }
+};
+
+__device__ __forceinline__ RowJob job_of(const Part& part, const Task& task,
+                                         const std::byte* rows_at) {
+    const Segment& segment = task.segment;
+    return {.rows_at = rows_at,
+            .rows = task.rows,
+            .row_bytes = part.row_bytes,
+            .align = align_of(rows_at, part.row_bytes),
+            .lanes = part.row_lanes,
+            .cols = part.cols,
+            .book = reinterpret_cast<const unsigned*>(shared_bytes()),
+            .made = part.made,
+            .made_bytes = operand_bytes(part.group, part.cols),
+            .x_rows = part.x_row == nullptr ? nullptr : part.x_row + segment.begin,
+            .first_x = segment.begin,
+            .count = segment.end - segment.begin,
+            .factor = part.factors == nullptr ? part.factor : part.factors[segment.expert],
+            .out = part.out + segment.begin * part.out_stride + task.row,
+            .out_stride = part.out_stride};
 }
 
-template <quant::Type kType, int kTile>
-__device__ void multiply_aligned(const RowJob& job) {
-    constexpr bool kWide = kType == quant::Type::q8_0 || kType == quant::Type::q4_0;
-    if (kWide && job.align == 16) return multiply_blocks < kType, kTile, kWide ? 16 : 0 > (job);
-    multiply_blocks<kType, kTile, 0>(job);
-}
-
-template <quant::Type kType, int kTile>
-__device__ __forceinline__ void multiply_job(const RowJob& job) {
-    if constexpr (block_fields(kType).values == 0) {
-        multiply_values<kType, kTile>(job);
+template <int kTile>
+__device__ __forceinline__ void run_wide(const Part& part, const RowJob& job) {
+    const auto ready = [] { follow_earlier_kernels(); };
+    if (part.type == quant::Type::q8_0) {
+        multiply_wide_rows<quant::Type::q8_0, kTile>(job, ready);
     } else {
-        multiply_aligned<kType, kTile>(job);
+        multiply_wide_rows<quant::Type::q4_0, kTile>(job, ready);
     }
 }
 
-// Blocks from part.first_block on have the rows of kWarps warps each of the part's segments, one
-// after another.
-template <quant::Type kType, int kTile>
+// A warp a task.
+template <int kTile>
 __global__ void __launch_bounds__(kThreads, kTile == 1 ? 6 : 4)
-    rows_kernel(const __grid_constant__ Products all) {
-    let_later_kernel_begin();
-    int own = 0;
-    while (own + 1 < all.parts && static_cast<int>(blockIdx.x) >= all.part[own + 1].first_block) {
-        ++own;
-    }
-    const Part& part = all.part[own];
-    constexpr int kOwnRows = rows_of_warp(kType);
-    constexpr int kBlockRows = kWarps * kOwnRows;
-    const int across = (part.rows + kBlockRows - 1) / kBlockRows;
-    const int block = static_cast<int>(blockIdx.x) - part.first_block;
-    const int segment = block / across;
-    const int row = block % across * kBlockRows + static_cast<int>(threadIdx.x) / kWarp * kOwnRows;
-
+    rows_kernel(const __grid_constant__ Products all, BlockShare share) {
+    const auto warp = static_cast<int>(threadIdx.x) / kWarp;
+    if (all.routed_now) wait_for_earlier_kernels();
+    Task task;
+    task.find(all, static_cast<int>(blockIdx.x) * kWarps + warp);
+    Stage stage = share.stage(warp);
+    stage.prepare();
+    task.fetch(all, stage);
     auto* book = reinterpret_cast<unsigned*>(shared_bytes());
-    constexpr int kBookWords = codebook_bytes(kType) / 4;
-    if constexpr (kBookWords != 0) {
-        const unsigned* from = codebook_of(kType);
-        for (int i = static_cast<int>(threadIdx.x); i < kBookWords; i += kThreads) {
-            book[i] = from[i];
+    if (share.book_bytes != 0) {
+        for (int i = static_cast<int>(threadIdx.x); i < share.book_bytes / 4; i += kThreads) {
+            book[i] = reinterpret_cast<const unsigned*>(&kIq3XxsTable)[i];
         }
         __syncthreads();
     }
-    const bool routed = part.expert != nullptr;
-    if (routed) wait_for_earlier_kernels();
-    if (row >= part.rows || (routed && segment >= *part.used)) {
-        wait_for_earlier_kernels();
-        return;
+    if (task.rows > 0 && all.part[task.part].wide) {
+        return run_wide<kTile>(all.part[task.part],
+                               job_of(all.part[task.part], task, task.at(all)));
     }
-    const int expert = routed ? part.expert[segment] : 0;
-    const std::byte* weight = routed ? part.at[expert] : part.weight;
-    const int begin = part.first == nullptr ? 0 : part.first[segment];
-    const int end = part.first == nullptr ? part.x_rows : part.first[segment + 1];
-    const std::int64_t made_bytes = operand_bytes(part.group, part.cols);
-    const RowJob job = {.row = weight + std::int64_t{row} * part.row_bytes,
-                        .rows = part.rows - row,
-                        .row_bytes = part.row_bytes,
-                        .cols = part.cols,
-                        .align = align_of(weight, part.row_bytes),
-                        .book = book,
-                        .x = &part.x,
-                        .made = part.made,
-                        .made_bytes = made_bytes,
-                        .x_rows = part.x_row == nullptr ? nullptr : part.x_row + begin,
-                        .first_x = begin,
-                        .count = end - begin,
-                        .factor = part.factors == nullptr ? part.factor : part.factors[expert],
-                        .out = part.out + begin * part.out_stride + row,
-                        .out_stride = part.out_stride};
+    follow_earlier_kernels();
+    if (task.rows == 0) return;
+    stage.wait();
+    const RowJob job = job_of(all.part[task.part], task, stage.to);
     // Most experts of a window have one of its rows.
     if (kTile > 1 && job.count == 1) {
-        multiply_job<kType, 1>(job);
+        multiply_job<1>(all.part[task.part], job);
     } else {
-        multiply_job<kType, kTile>(job);
+        multiply_job<kTile>(all.part[task.part], job);
     }
 }
 
@@ -247,8 +231,7 @@ struct MakeList {
 };
 
 __global__ void __launch_bounds__(kMakeThreads) make_kernel(const __grid_constant__ MakeList list) {
-    let_later_kernel_begin();
-    wait_for_earlier_kernels();
+    follow_earlier_kernels();
     const RowsToMake& item = list.item[blockIdx.y];
     const int warp = static_cast<int>(blockIdx.x * kMakeThreads + threadIdx.x) / kWarp;
     make_operand(item.x, item.rows, item.group, warp,
@@ -277,8 +260,8 @@ void make_all(Queue& queue, std::span<RowsToMake> list) {
            make_kernel, all);
 }
 
-// Gives the parts with rounded rows theirs, which those of the same x share.
-void make_rows_of(Queue& queue, Products& products) {
+// Gives the parts with rounded rows theirs, which those of the same x share; whether there are any.
+bool make_rows_of(Queue& queue, Products& products) {
     RowsToMake wanted[kMakesMax];
     int count = 0;
     int of_part[kPartsMax];
@@ -298,53 +281,17 @@ void make_rows_of(Queue& queue, Products& products) {
     for (int i = 0; i < products.parts; ++i) {
         if (of_part[i] >= 0) products.part[i].made = wanted[of_part[i]].to;
     }
-}
-
-template <quant::Type kType>
-void launch_type(Queue& queue, const Products& products, const Grid& grid, int window) {
-    // Wider windows take their weights from the nearest cache again.
-    launch(queue, grid,
-           window == 1   ? rows_kernel<kType, 1>
-           : window == 2 ? rows_kernel<kType, 2>
-                         : rows_kernel<kType, 4>,
-           products);
-}
-
-// Parts of one type.
-void launch_alike(Queue& queue, Products& products) {
-    const quant::Type type = products.part[0].type;
-    const int block_rows = kWarps * rows_of_warp(type);
-    int blocks = 0;
-    int window = 1;
-    for (int i = 0; i < products.parts; ++i) {
-        Part& part = products.part[i];
-        part.first_block = blocks;
-        blocks += (part.rows + block_rows - 1) / block_rows * part.segments;
-        window = std::max(window, part.members_most);
-    }
-    const Grid grid{.blocks = dim3(static_cast<unsigned>(blocks)),
-                    .threads = kThreads,
-                    .shared_bytes = static_cast<std::size_t>(codebook_bytes(type)),
-                    .dependent = true};
-    switch (type) {
-#define STRATA_CASE(name)   \
-    case quant::Type::name: \
-        return launch_type<quant::Type::name>(queue, products, grid, window);
-        STRATA_ROW_BLOCKS(STRATA_CASE)
-        STRATA_CASE(f32)
-        STRATA_CASE(bf16)
-#undef STRATA_CASE
-        default:
-            return;
-    }
+    return count > 0;
 }
 
 }  // namespace
 
 bool has_rows(const Part& part) {
+    const BlockShare share{codebook_bytes(part.type), stage_bytes(part, kWindowMost)};
+    if (share.all() > kBlockBytesMost) return false;
     switch (part.type) {
 #define STRATA_CASE(name) case quant::Type::name:
-        STRATA_ROW_BLOCKS(STRATA_CASE)
+        STRATA_FEW_ROW_BLOCKS(STRATA_CASE)
 #undef STRATA_CASE
         return !part.exact;
         case quant::Type::f32:
@@ -356,18 +303,41 @@ bool has_rows(const Part& part) {
 }
 
 void launch_rows(Queue& queue, Products& products) {
-    make_rows_of(queue, products);
-    bool done[kPartsMax] = {};
+    const bool made = make_rows_of(queue, products);
+    // Formats without blocks first: theirs are the longest sums.
+    std::stable_partition(products.part, products.part + products.parts,
+                          [](const Part& part) { return !has_blocks(part.type); });
+    int window = 1;
     for (int i = 0; i < products.parts; ++i) {
-        if (done[i]) continue;
-        Products alike;
-        for (int j = i; j < products.parts; ++j) {
-            if (products.part[j].type != products.part[i].type) continue;
-            done[j] = true;
-            alike.part[alike.parts++] = products.part[j];
-        }
-        launch_alike(queue, alike);
+        window = std::max(window, products.part[i].members_most);
     }
+    BlockShare share{0, 0};
+    products.tasks = 0;
+    products.routed_now = false;
+    for (int i = 0; i < products.parts; ++i) {
+        Part& part = products.part[i];
+        part.blocks = has_blocks(part.type);
+        part.wide = goes_wide(part);
+        part.task_rows = task_rows(part, window);
+        part.row_lanes = lanes_of_row(part.cols);
+        part.first_task = products.tasks;
+        products.tasks += (part.rows + part.task_rows - 1) / part.task_rows * part.segments;
+        // Lists of experts are older than the kernel before where that one made rows.
+        products.routed_now |= part.expert != nullptr && !made;
+        share.book_bytes = std::max(share.book_bytes, codebook_bytes(part.type));
+        share.stage_bytes = std::max(share.stage_bytes, stage_bytes(part, window));
+    }
+    const int blocks = (products.tasks + kWarps - 1) / kWarps;
+    const Grid grid{.blocks = dim3(static_cast<unsigned>(blocks)),
+                    .threads = kThreads,
+                    .shared_bytes = static_cast<std::size_t>(share.all()),
+                    .dependent = true};
+    // Wider windows take their weights from shared memory again.
+    launch(queue, grid,
+           window == 1   ? rows_kernel<1>
+           : window == 2 ? rows_kernel<2>
+                         : rows_kernel<4>,
+           products, share);
 }
 
 }  // namespace strata::cuda

@@ -116,8 +116,7 @@ __global__ void __launch_bounds__(kThreads, 2) multiply_slice(Fused fused) {
             }
         }
     }
-    let_later_kernel_begin();
-    wait_for_earlier_kernels();
+    follow_earlier_kernels();
     const std::int64_t first = std::int64_t{blockIdx.z} * kRows;
     const auto rows = static_cast<int>(min(std::int64_t{kRows}, args.x.rows - first));
     auto* values = reinterpret_cast<float*>(shared_bytes());
@@ -277,8 +276,7 @@ __global__ void __launch_bounds__(kThreads, 2) collapse_streams(Fused fused) {
             }
         }
     }
-    let_later_kernel_begin();
-    wait_for_earlier_kernels();
+    follow_earlier_kernels();
     __shared__ float factors[kRows * kStreamsMax];
     auto* low = reinterpret_cast<float*>(shared_bytes());
     const std::int64_t first = std::int64_t{blockIdx.z} * kRows;

@@ -86,6 +86,37 @@ __device__ inline int byte_of(unsigned word, int index) {
     return static_cast<int>(word >> 8 * index & 255u);
 }
 
+// The same in shared memory.
+struct SharedAlign {
+    int bytes;
+};
+template <int kWords>
+__device__ inline void load_words(const std::byte* from, SharedAlign align, unsigned* to) {
+    if constexpr (kWords % 4 == 0) {
+        if (align.bytes >= 16) {
+#pragma unroll
+            for (int i = 0; i < kWords; i += 4) {
+                const uint4 four = *reinterpret_cast<const uint4*>(from + 4 * i);
+                to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
+            }
+            return;
+        }
+    }
+    if (align.bytes >= 4) {
+#pragma unroll
+        for (int i = 0; i < kWords; ++i) to[i] = *reinterpret_cast<const unsigned*>(from + 4 * i);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+        const auto* halves = reinterpret_cast<const std::uint16_t*>(from + 4 * i);
+        to[i] = halves[0] | static_cast<unsigned>(halves[1]) << 16;
+    }
+}
+__device__ inline unsigned load_half(const std::byte* from, SharedAlign) {
+    return *reinterpret_cast<const std::uint16_t*>(from);
+}
+
 // Where the fields of a row's blocks lie: in planes, or as files have them.
 template <quant::Type kType>
 struct Planes {
@@ -97,6 +128,18 @@ struct Planes {
     __device__ const std::byte* at(int block) const {
         constexpr BlockFields kFields = block_fields(kType);
         return row + kFields.before(kField) * blocks + kFields.field[kField].bytes * block;
+    }
+};
+// Planes in shared memory, of formats whose rows are of even size.
+template <quant::Type kType>
+struct StagedPlanes {
+    const std::byte* row;
+    int blocks;
+    SharedAlign align;
+
+    template <int kField>
+    __device__ const std::byte* at(int block) const {
+        return Planes<kType>{row, blocks, 0}.template at<kField>(block);
     }
 };
 template <quant::Type kType>

@@ -1,0 +1,214 @@
+// Products of weight rows with some input rows by a warp, which has the rows brought to shared
+// memory. Code is short, as a kernel this brief runs most of it for the first time. The order of a
+// sum follows from the columns alone: neither the input rows that are taken together nor the launch
+// changes a bit.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "backend/cuda/block_units.cuh"
+#include "backend/cuda/row_products.cuh"
+#include "backend/cuda/staging.cuh"
+
+namespace strata::cuda {
+
+// use(name) for the formats of blocks that have code here.
+#define STRATA_FEW_ROW_BLOCKS(use) use(q8_0) use(q4_0) use(q2_0) use(iq3_xxs)
+
+// Lanes that share a weight row of blocks: about five units for each.
+__host__ __device__ constexpr int lanes_of_row(int cols) {
+    const int wanted = (cols / kUnit + 4) / 5;
+    int lanes = 4;
+    while (lanes < wanted && lanes < kWarp) lanes *= 2;
+    return lanes;
+}
+
+// Rows that a lane takes together: what is read of x serves them all.
+constexpr int rows_of_lane(int window) { return window == 1 ? 1 : 2; }
+
+// Rows that a warp has brought at once: some kilobytes, of a size that the copy engine takes.
+inline constexpr int kStageBytesLeast = 2048;
+inline constexpr int kStageBytesMost = 12288;
+constexpr int rows_of_warp(int cols, int row_bytes, int window) {
+    int rows = kWarp / lanes_of_row(cols) * rows_of_lane(window);
+    while (rows * row_bytes < kStageBytesLeast) rows *= 2;
+    for (int more = rows; more * row_bytes <= kStageBytesMost; more *= 2) {
+        if (more * row_bytes % kStageAlign == 0) return more;
+    }
+    return rows;
+}
+constexpr int staged_bytes(int bytes) {
+    return (bytes + kStageAlign - 1) / kStageAlign * kStageAlign;
+}
+
+// Weight rows of a warp with input rows.
+struct RowJob {
+    const std::byte* rows_at;  // in shared memory
+    int rows;                  // that are there, at least 1
+    int row_bytes;
+    int align;  // of the rows
+    int lanes;  // of lanes_of_row()
+    int cols;
+    const unsigned* book;
+    const std::byte* made;  // rounded input rows
+    std::int64_t made_bytes;
+    const int* x_rows;  // null: first_x, first_x + 1, ...
+    int first_x;
+    int count;
+    float factor;
+    float* out;  // of input row t and weight row r: out[t * out_stride + r]
+    std::int64_t out_stride;
+
+    __device__ int x_row(int t) const {
+        const int own = t < count ? t : count - 1;
+        return x_rows == nullptr ? first_x + own : x_rows[own];
+    }
+    __device__ void store(int t, int r, float sum) const {
+        if (t < count && r < rows) {
+            out[t * out_stride + r] = factor == 1.0f ? sum : sum * factor;
+        }
+    }
+};
+
+// sums += the parts of a unit of rows.
+template <typename Own, int kTile, int kRows>
+__device__ __forceinline__ void add_rows(const Unit (&weight)[kRows],
+                                         const std::byte* const (&x)[kTile], int units, int unit,
+                                         float (&sums)[kRows][kTile]) {
+#pragma unroll
+    for (int t = 0; t < kTile; ++t) {
+        const RoundedRow own{x[t], units};
+        const uint4 low = own.low(unit);
+        const uint4 high = own.high(unit);
+        const int codes[8] = {static_cast<int>(low.x),  static_cast<int>(low.y),
+                              static_cast<int>(low.z),  static_cast<int>(low.w),
+                              static_cast<int>(high.x), static_cast<int>(high.y),
+                              static_cast<int>(high.z), static_cast<int>(high.w)};
+        const int have = Own::kOffset != 0 || Own::kMinima ? own.sums(unit) : 0;
+        const float scale = own.scale(unit);
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+            sums[r][t] = add_unit<Own>(weight[r], codes, have, scale, sums[r][t]);
+        }
+    }
+}
+
+// The same, of rows in shared memory from `row` on.
+template <quant::Type kType, int kTile, int kLaneRows>
+__device__ __forceinline__ void add_row_units(const RowJob& job, int row, int unit,
+                                              const std::byte* const (&x)[kTile],
+                                              float (&sums)[kLaneRows][kTile]) {
+    using Own = BlockUnits<kType>;
+    constexpr int kBlock = block_fields(kType).values;
+    Unit weight[kLaneRows];
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) {
+        const std::byte* from = job.rows_at + min(row + r, job.rows - 1) * job.row_bytes;
+        typename Own::Raw raw;
+        Own::load(StagedPlanes<kType>{from, job.cols / kBlock, {job.align}}, unit, raw);
+        Own::decode(raw, unit, job.book, weight[r]);
+    }
+    add_rows<Own, kTile, kLaneRows>(weight, x, job.cols / kUnit, unit, sums);
+}
+
+// Rows of blocks.
+template <quant::Type kType, int kTile>
+__device__ __forceinline__ void multiply_block_rows(const RowJob& job) {
+    constexpr int kLaneRows = rows_of_lane(kTile);
+    const int units = job.cols / kUnit;
+    const int lanes = job.lanes;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int step = kWarp / lanes * kLaneRows;
+#pragma unroll 1
+    for (int first = 0; first < job.count; first += kTile) {
+        const std::byte* x[kTile];
+#pragma unroll
+        for (int t = 0; t < kTile; ++t) x[t] = job.made + job.x_row(first + t) * job.made_bytes;
+#pragma unroll 1
+        for (int from = 0; from < job.rows; from += step) {
+            const int row = from + lane / lanes * kLaneRows;
+            float sums[kLaneRows][kTile] = {};
+#pragma unroll 1
+            for (int unit = lane % lanes; unit < units; unit += lanes) {
+                add_row_units<kType, kTile, kLaneRows>(job, row, unit, x, sums);
+            }
+#pragma unroll
+            for (int t = 0; t < kTile; ++t) {
+#pragma unroll
+                for (int r = 0; r < kLaneRows; ++r) {
+                    float sum = sums[r][t];
+                    for (int by = lanes / 2; by > 0; by /= 2) {
+                        sum += __shfl_xor_sync(kAllLanes, sum, by);
+                    }
+                    if (lane % lanes == 0) job.store(first + t, row + r, sum);
+                }
+            }
+        }
+    }
+}
+
+// Rows that a warp takes together where blocks are wide: eight bits or so a weight cost no more to
+// unpack than to move, so they go to registers at once.
+inline constexpr int kWideRows = 4;
+__host__ __device__ constexpr bool is_wide(quant::Type type) {
+    return type == quant::Type::q8_0 || type == quant::Type::q4_0;
+}
+
+// As multiply_block_rows(), of rows in device memory at multiples of 16. ready() is called when the
+// first weights are on their way.
+template <quant::Type kType, int kTile, typename Ready>
+__device__ __forceinline__ void multiply_wide_rows(const RowJob& job, const Ready& ready) {
+    using Own = BlockUnits<kType>;
+    const int units = job.cols / kUnit;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    typename Own::Raw raw[kWideRows];
+    const auto load = [&](int unit) {
+#pragma unroll
+        for (int r = 0; r < kWideRows; ++r) {
+            const std::byte* from = job.rows_at + (r < job.rows ? r : 0) * job.row_bytes;
+            Own::load(Planes<kType>{from, units, kStageAlign}, unit, raw[r]);
+        }
+    };
+    if (lane < units) load(lane);
+    ready();
+#pragma unroll 1
+    for (int first = 0; first < job.count; first += kTile) {
+        const std::byte* x[kTile];
+#pragma unroll
+        for (int t = 0; t < kTile; ++t) x[t] = job.made + job.x_row(first + t) * job.made_bytes;
+        float sums[kWideRows][kTile] = {};
+#pragma unroll 1
+        for (int unit = lane; unit < units; unit += kWarp) {
+            if (first != 0 || unit != lane) load(unit);
+            Unit weight[kWideRows];
+#pragma unroll
+            for (int r = 0; r < kWideRows; ++r) Own::decode(raw[r], unit, nullptr, weight[r]);
+            add_rows<Own, kTile, kWideRows>(weight, x, units, unit, sums);
+        }
+#pragma unroll
+        for (int t = 0; t < kTile; ++t) {
+            float own = 0.0f;
+#pragma unroll
+            for (int r = 0; r < kWideRows; ++r) {
+                const float sum = warp_sum(sums[r][t]);
+                if (lane == r) own = sum;
+            }
+            if (lane < kWideRows) job.store(first + t, lane, own);
+        }
+    }
+}
+
+template <int kTile>
+__device__ __forceinline__ void multiply_blocks(quant::Type type, const RowJob& job) {
+    switch (type) {
+#define STRATA_CASE(name)   \
+    case quant::Type::name: \
+        return multiply_block_rows<quant::Type::name, kTile>(job);
+        STRATA_FEW_ROW_BLOCKS(STRATA_CASE)
+#undef STRATA_CASE
+        default:
+            return;
+    }
+}
+
+}  // namespace strata::cuda
