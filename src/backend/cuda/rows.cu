@@ -20,8 +20,6 @@ constexpr int kBlockBytesMost = 65536;
 
 constexpr int kWindowMost = 16;  // input rows of one matrix
 
-constexpr bool has_blocks(quant::Type type) { return block_fields(type).values != 0; }
-
 // Whether its rows go to registers. Experts' may lie anywhere.
 bool goes_wide(const Part& part) {
     return is_wide(part.type) && part.at == nullptr && part.row_bytes % kStageAlign == 0 &&
