@@ -12,13 +12,9 @@ namespace strata::cuda {
 inline constexpr int kUnpackColumns = 32;
 
 // Columns first .. first + 31 of a row of `cols`, `first` a multiple of 32, zeros where it has
-// ended: load() brings their bytes, values() makes floats of them. `book` is the format's codebook
-// (codebooks.cuh) or a copy of it, kBookBytes long.
+// ended: load() brings their bytes, values() makes floats of them.
 template <typename Stored>
 struct PlainColumns {
-    static constexpr int kBookBytes = 0;
-    __device__ static const unsigned* book() { return nullptr; }
-
     struct Raw {
         float v[kUnpackColumns];
     };
@@ -29,8 +25,7 @@ struct PlainColumns {
             raw.v[i] = first + i < cols ? Stored::at(row, first + i) : 0.0f;
         }
     }
-    __device__ static void values(const Raw& raw, std::int64_t, const unsigned*,
-                                  float (&v)[kUnpackColumns]) {
+    __device__ static void values(const Raw& raw, std::int64_t, float (&v)[kUnpackColumns]) {
 #pragma unroll
         for (int i = 0; i < kUnpackColumns; ++i) v[i] = raw.v[i];
     }
@@ -39,8 +34,6 @@ struct PlainColumns {
 template <quant::Type kType>
 struct BlockColumns {
     using Own = BlockUnits<kType>;
-    static constexpr int kBookBytes = codebook_bytes(kType);
-    __device__ static const unsigned* book() { return codebook_of(kType); }
 
     struct Raw {
         typename Own::Raw unit;
@@ -54,10 +47,11 @@ struct BlockColumns {
         Own::load(Planes<kType>{row, blocks, align_of(row)}, static_cast<int>(first / kUnit),
                   raw.unit);
     }
-    __device__ static void values(const Raw& raw, std::int64_t first, const unsigned* book,
-                                  float (&v)[kUnpackColumns]) {
+    __device__ static void values(const Raw& raw, std::int64_t first, float (&v)[kUnpackColumns]) {
         Unit own{};
-        if (!raw.ended) Own::decode(raw.unit, static_cast<int>(first / kUnit), book, own);
+        if (!raw.ended) {
+            Own::decode(raw.unit, static_cast<int>(first / kUnit), codebook_of(kType), own);
+        }
 #pragma unroll
         for (int i = 0; i < kUnpackColumns; ++i) {
             v[i] = raw.ended ? 0.0f : unit_value<Own>(own, i);

@@ -12,10 +12,14 @@ inline constexpr float kDeltaNormFloor = 1e-6f;
 // Rows that a block prepares together.
 inline constexpr int kDeltaRows = 8;
 
+// The key head of value head h.
 inline __device__ int delta_key_head(const op::DeltaShape& shape, op::HeadOrder order, int h) {
     if (order == op::HeadOrder::tiled) return h % shape.key_heads;
     return h / (shape.value_heads / shape.key_heads);
 }
+
+// Past the bound the difference of log(1 + e^x) from x is under half a unit in the last place.
+__device__ inline float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
 // What kDeltaRows rows bring to one head, in shared memory.
 struct DeltaTile {

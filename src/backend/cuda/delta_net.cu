@@ -18,9 +18,6 @@ void check(const op::DeltaShape& shape) {
     STRATA_CHECK(shape.key_dim > 0 && shape.value_dim > 0 && shape.kernel > 0);
 }
 
-// Past the bound the difference of log(1 + e^x) from x is under half a unit in the last place.
-__device__ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
-
 // Whether value head h answers for what its key head leaves.
 __device__ bool owns_key(const op::DeltaShape& shape, op::HeadOrder order, int h) {
     if (order == op::HeadOrder::tiled) return h < shape.key_heads;

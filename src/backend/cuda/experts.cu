@@ -1,5 +1,5 @@
-// Bounded by reading the matrices of the chosen experts. Five launches: logits, routing, rounding,
-// gate and up, down with the sum.
+// Bounded by reading the matrices of the chosen experts. In the formats of rows.h five launches:
+// logits, routing, rounding, gate and up, down with the sum.
 #include <algorithm>
 
 #include "backend/cuda/codebooks.cuh"

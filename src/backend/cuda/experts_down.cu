@@ -2,6 +2,8 @@
 // expert's rows of them. Each warp rounds its own hidden row, which costs less than a launch.
 #include "backend/cuda/experts_down.h"
 
+#include <algorithm>
+
 #include "backend/cuda/codebooks.cuh"
 #include "backend/cuda/few_rows.cuh"
 #include "backend/cuda/launch.cuh"
@@ -94,11 +96,7 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp)
     stage.begin(own.weight + std::int64_t{first} * own.part.row_bytes, there * own.part.row_bytes);
     auto* book = reinterpret_cast<unsigned*>(cuda::shared_bytes());
     if (share.book_bytes != 0) {
-        const auto* from = reinterpret_cast<const unsigned*>(&kIq3XxsTable);
-        for (int i = static_cast<int>(threadIdx.x); i < share.book_bytes / 4;
-             i += static_cast<int>(blockDim.x)) {
-            book[i] = from[i];
-        }
+        copy_few_rows_book(share.book_bytes, book);
         __syncthreads();
     }
     follow_earlier_kernels();
@@ -138,7 +136,8 @@ bool has_down_rows(const Contraction& args) {
     return has_rows(args.routed) && has_rows(args.shared) && args.routed.group != kPlain &&
            args.shared.group != kPlain && args.active < kWarpsMax &&
            lanes_of_row(args.routed.cols) == lanes_of_row(args.shared.cols) &&
-           codebook_bytes(args.shared.type) == 0 && BlockShare(args).all(args.active + 1) <= 65536;
+           codebook_bytes(args.shared.type) == 0 &&
+           BlockShare(args).all(args.active + 1) <= kFewRowsBytesMost;
 }
 
 void launch_down_rows(Queue& queue, const Contraction& args) {

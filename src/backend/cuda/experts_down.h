@@ -9,6 +9,7 @@ namespace strata::cuda {
 // Whether launch_down_rows() has the formats and shapes.
 bool has_down_rows(const Contraction& args);
 
+// As launch_contraction(), for arguments that has_down_rows().
 void launch_down_rows(Queue& queue, const Contraction& args);
 
 }  // namespace strata::cuda

@@ -1,12 +1,13 @@
 // Products of weight rows with some input rows by a warp, which has the rows brought to shared
-// memory. Code is short, as a kernel this brief runs most of it for the first time. The order of a
-// sum follows from the columns alone: neither the input rows that are taken together nor the launch
-// changes a bit.
+// memory, or to registers where blocks are wide. Code is short, as a kernel this brief runs most of
+// it for the first time. The order of a sum follows from format and columns alone: neither the
+// input rows that are taken together nor the launch changes a bit.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include "backend/cuda/block_units.cuh"
+#include "backend/cuda/codebooks.cuh"
 #include "backend/cuda/row_products.cuh"
 #include "backend/cuda/staging.cuh"
 
@@ -14,6 +15,18 @@ namespace strata::cuda {
 
 // use(name) for the formats of blocks that have code here.
 #define STRATA_FEW_ROW_BLOCKS(use) use(q8_0) use(q4_0) use(q2_0) use(iq3_xxs)
+
+// Shared memory that a block of the kernels with these products takes at most: what every device
+// has.
+inline constexpr int kFewRowsBytesMost = 65536;
+
+// Copies `bytes` of the codebook to the block's shared memory: that of iq3_xxs, the only one of
+// these formats. All threads call it, and a barrier comes before they read.
+__device__ inline void copy_few_rows_book(int bytes, unsigned* to) {
+    const auto* from = reinterpret_cast<const unsigned*>(&kIq3XxsTable);
+    const auto threads = static_cast<int>(blockDim.x);
+    for (int i = static_cast<int>(threadIdx.x); i < bytes / 4; i += threads) to[i] = from[i];
+}
 
 // Lanes that share a weight row of blocks: about five units for each.
 __host__ __device__ constexpr int lanes_of_row(int cols) {
@@ -43,13 +56,13 @@ constexpr int staged_bytes(int bytes) {
 
 // Weight rows of a warp with input rows.
 struct RowJob {
-    const std::byte* rows_at;  // in shared memory
+    const std::byte* rows_at;  // in shared memory; for multiply_wide_rows() in device memory
     int rows;                  // that are there, at least 1
     int row_bytes;
     int align;  // of the rows
     int lanes;  // of lanes_of_row()
     int cols;
-    const unsigned* book;
+    const unsigned* book;   // in shared memory, of formats that have one
     const std::byte* made;  // rounded input rows
     std::int64_t made_bytes;
     const int* x_rows;  // null: first_x, first_x + 1, ...
@@ -78,12 +91,8 @@ __device__ __forceinline__ void add_rows(const Unit (&weight)[kRows],
 #pragma unroll
     for (int t = 0; t < kTile; ++t) {
         const RoundedRow own{x[t], units};
-        const uint4 low = own.low(unit);
-        const uint4 high = own.high(unit);
-        const int codes[8] = {static_cast<int>(low.x),  static_cast<int>(low.y),
-                              static_cast<int>(low.z),  static_cast<int>(low.w),
-                              static_cast<int>(high.x), static_cast<int>(high.y),
-                              static_cast<int>(high.z), static_cast<int>(high.w)};
+        int codes[8];
+        own.codes(unit, codes);
         const int have = Own::kOffset != 0 || Own::kMinima ? own.sums(unit) : 0;
         const float scale = own.scale(unit);
 #pragma unroll

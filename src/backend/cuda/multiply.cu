@@ -74,7 +74,7 @@ struct UnpackColumns {
         typename Columns::Raw raw;
         Columns::load(weight.row(r), weight.cols, first, raw);
         float v[kUnpackColumns];
-        Columns::values(raw, first, Columns::book(), v);
+        Columns::values(raw, first, v);
         std::uint16_t* to = out.row(turned_row(r, turn));
 #pragma unroll
         for (int j = 0; j < kUnpackColumns; j += 8) {

@@ -13,8 +13,9 @@
 namespace strata::cuda {
 
 inline constexpr int kMultiplyThreads = 256;
-inline constexpr int kMultiplyDepth = 3;        // steps in shared memory
-inline constexpr std::int64_t kLongSums = 512;  // columns
+inline constexpr int kMultiplyDepth = 3;  // steps in shared memory
+// Columns of x from which the sums of a tile take long next to what it ends with.
+inline constexpr std::int64_t kLongSums = 512;
 inline constexpr int kStepBytes = 2 * static_cast<int>(kStepColumns);
 
 // Where the 16 bytes `piece` of row `row` of a tile lie: pieces of eight neighbouring rows in
@@ -73,7 +74,7 @@ struct RoundedMatrix {
     template <int kCols>
     struct Tile {
         RowCopies<kCols> copies;
-        __device__ Tile(const RoundedMatrix& matrix, const TileJob& job, std::byte*)
+        __device__ Tile(const RoundedMatrix& matrix, const TileJob& job)
             : copies(matrix.rows,
                      [&](int i) { return job.col + i < matrix.rows.rows ? job.col + i : -1; }) {}
         __device__ void bring(std::byte* tile, int step) const { copies.copy(tile, step); }
@@ -88,7 +89,7 @@ struct TurningMatrix {
     template <int kCols>
     struct Tile {
         RowCopies<kCols> copies;
-        __device__ Tile(const TurningMatrix& matrix, const TileJob& job, std::byte*)
+        __device__ Tile(const TurningMatrix& matrix, const TileJob& job)
             : copies(matrix.rows, [&](int i) {
                   const int each = static_cast<int>(matrix.rows.rows) / matrix.parts;
                   const int eight = (job.col + i) / 8;
@@ -195,7 +196,7 @@ __global__ void __launch_bounds__(kMultiplyThreads, (TileShape<kRows, kCols>::kB
         const int row = job.row + i;
         return row >= job.row_end ? -1 : index == nullptr ? row : index[row];
     });
-    typename Matrix::template Tile<kCols> right(matrix, job, shared + Shape::kSharedBytes);
+    typename Matrix::template Tile<kCols> right(matrix, job);
     const int steps = static_cast<int>(x.stride / kStepColumns);
     const int down = tiles_down<Shape>(job);
     const auto bring = [&](int step) {
@@ -298,7 +299,8 @@ void start_tiles(Queue& queue, const RoundedRows& x, const Matrix& matrix, std::
            multiply_tiles<kRows, kCols, Matrix, Plan, Store>, x, nullptr, matrix, plan, store);
 }
 
-// All rows of x with `cols` rows of a matrix: the largest tiles that leave few multiprocessors idle.
+// All rows of x with `cols` rows of a matrix: the largest tiles that leave few multiprocessors
+// idle.
 template <typename Matrix, typename Store>
 void multiply_rounded(Queue& queue, const RoundedRows& x, const Matrix& matrix, std::int64_t cols,
                       const Store& store) {
@@ -308,7 +310,7 @@ void multiply_rounded(Queue& queue, const RoundedRows& x, const Matrix& matrix, 
     const auto tiles = [&](std::int64_t tile_cols, std::int64_t tile_rows = 128) {
         return (x.rows + tile_rows - 1) / tile_rows * ((cols + tile_cols - 1) / tile_cols);
     };
-    // What a tile ends with takes long next to the sums of few columns: blocks take turns.
+    // The largest tiles leave room for one block: no other works while it ends.
     const bool long_sums =
         x.stride >= kLongSums && TileShape<128, 256>::kSharedBytes <= queue.shared_bytes_max();
     // With one block each, multiprocessors wait for the last ones.

@@ -30,8 +30,7 @@ struct MemberMatrix {
         int cols;
         typename Columns::Raw raw;
 
-        __device__ Tile(const MemberMatrix& matrix, const TileJob& job, std::byte*)
-            : cols(matrix.cols) {
+        __device__ Tile(const MemberMatrix& matrix, const TileJob& job) : cols(matrix.cols) {
             int r = job.col + static_cast<int>(threadIdx.x) / 2;
             const std::byte* const* at = matrix.at;
             if (matrix.turning != nullptr) {
@@ -51,7 +50,7 @@ struct MemberMatrix {
         __device__ void bring(std::byte* tile, int step) {
             float v[kUnpackColumns] = {};
             if (row != nullptr && first(step) < cols) {
-                Columns::values(raw, first(step), Columns::book(), v);
+                Columns::values(raw, first(step), v);
             }
 #pragma unroll
             for (int i = 0; i < kUnpackColumns / 8; ++i) {

@@ -75,9 +75,18 @@ struct RoundedRow {
     const std::byte* data;
     int units;
 
-    __device__ uint4 low(int unit) const { return reinterpret_cast<const uint4*>(data)[unit]; }
-    __device__ uint4 high(int unit) const {
-        return reinterpret_cast<const uint4*>(data)[units + unit];
+    // Four columns each, the first lowest.
+    __device__ void codes(int unit, int (&to)[8]) const {
+        const uint4 low = reinterpret_cast<const uint4*>(data)[unit];
+        const uint4 high = reinterpret_cast<const uint4*>(data)[units + unit];
+        to[0] = static_cast<int>(low.x);
+        to[1] = static_cast<int>(low.y);
+        to[2] = static_cast<int>(low.z);
+        to[3] = static_cast<int>(low.w);
+        to[4] = static_cast<int>(high.x);
+        to[5] = static_cast<int>(high.y);
+        to[6] = static_cast<int>(high.z);
+        to[7] = static_cast<int>(high.w);
     }
     __device__ float scale(int unit) const {
         return reinterpret_cast<const float*>(data)[8 * units + unit];
@@ -101,11 +110,13 @@ __device__ inline unsigned max_of_lanes(unsigned value, int lanes) {
 // 256 columns from `column` on by one warp, eight a lane: those of a group lie in neighbouring
 // lanes. Groups whose values are too small for an inverse become 0, those with a NaN or an infinity
 // NaN; the bits of magnitudes are in their order, NaN last.
-__device__ inline void round_eights(const float (&values)[kPiece], int cols, int column, int group,
-                                    std::byte* to) {
+__device__ inline void round_columns(const InputRows& x, std::int64_t row, int column, int group,
+                                     std::byte* to) {
     constexpr unsigned kInfinity = 0x7f800000u;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int own = column + lane * kPiece;
+    float values[kPiece] = {};
+    if (own < x.cols) x.eight(row, own, values);
     unsigned largest = 0;
     for (const float value : values) {
         const unsigned bits = __float_as_uint(value) & 0x7fffffffu;
@@ -124,8 +135,8 @@ __device__ inline void round_eights(const float (&values)[kPiece], int cols, int
     }
     sum += __shfl_xor_sync(kAllLanes, sum, 1);
     const int other = __shfl_xor_sync(kAllLanes, sum, 2);
-    if (own >= cols) return;
-    const int units = cols / kUnit;
+    if (own >= x.cols) return;
+    const int units = x.cols / kUnit;
     const int unit = own / kUnit;
     const int place = (lane / 2 % 2 * units + unit) * 16 + lane % 2 * 8;
     *reinterpret_cast<int2*>(to + place) = make_int2(codes[0], codes[1]);
@@ -134,14 +145,6 @@ __device__ inline void round_eights(const float (&values)[kPiece], int cols, int
     const float scale = largest >= kInfinity ? nan : __fdiv_rn(magnitude, 127.0f);
     reinterpret_cast<float*>(to)[8 * units + unit] = none && largest < kInfinity ? 0.0f : scale;
     reinterpret_cast<int*>(to)[9 * units + unit] = (sum & 0xffff) | other << 16;
-}
-
-__device__ inline void round_columns(const InputRows& x, std::int64_t row, int column, int group,
-                                     std::byte* to) {
-    const int own = column + static_cast<int>(threadIdx.x) % kWarp * kPiece;
-    float values[kPiece] = {};
-    if (own < x.cols) x.eight(row, own, values);
-    round_eights(values, x.cols, column, group, to);
 }
 
 // The same columns of a plain row, by one warp.

@@ -1,30 +1,21 @@
 // The recurrence of the gated delta net over the rows of a prompt.
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include "backend/cuda/queue.h"
 #include "op/delta_net.h"
 
 namespace strata::cuda::prompt {
+
+inline constexpr int kGates = 4;
 
 // What the recurrence reads of T rows, and what it leaves.
 struct DeltaRows {
     MatrixView<const float> units;   // [T, 2, Hk, dk]: q^ and k^
     MatrixView<const float> values;  // [T, Hv * dv], rows `value_stride` apart
     std::int64_t value_stride = 0;
-    MatrixView<const float> gates;  // [T, Hv, 4]: alpha, beta, q^ . k^, and one unused
+    MatrixView<const float> gates;  // [T, Hv, kGates]: alpha, beta, q^ . k^, and one unused
     MatrixView<float> out;          // [T, Hv * dv]
 };
-
-inline constexpr int kGates = 4;
-
-// The key head of a value head.
-__host__ __device__ inline int key_head(const op::DeltaNet& args, int head) {
-    const op::DeltaShape& shape = args.shape;
-    return args.order == op::HeadOrder::tiled ? head % shape.key_heads
-                                              : head / (shape.value_heads / shape.key_heads);
-}
 
 // Key and value widths that the recurrence has kernels for.
 bool runs_delta(const op::DeltaShape& shape);

@@ -1,6 +1,8 @@
 // op/delta_net.h for prompts: the products on tensor cores, then a pass that convolves and makes
 // units, the recurrence (prompt_delta_run.cu), and a pass that norms and gates its reads. The
 // passes are bound by the memory that they move.
+#include "backend/cuda/delta.cuh"
+#include "backend/cuda/fours.cuh"
 #include "backend/cuda/history.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
@@ -15,11 +17,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-// A norm of zero must not divide: model.md 2.5.
-constexpr float kNormFloor = 1e-6f;
-
-// Past the bound the difference of log(1 + e^x) from x is under half a unit in the last place.
-__device__ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
 
 struct Convolve {
     op::DeltaNet args;
@@ -32,8 +29,6 @@ struct Convolve {
 constexpr int kTaps = 4;
 constexpr int kRowsTogether = 16;
 constexpr int kWarpChannels = 4 * kWarp;
-
-__device__ inline float4 four_at(const float* row) { return *reinterpret_cast<const float4*>(row); }
 
 // Four neighbouring channels, row after row. Loads go past the stores of rows before: nothing of
 // what is read changes here.
@@ -112,8 +107,8 @@ __device__ void convolve_keys(const Convolve& work, std::int64_t channel, std::i
         const float q_squares = head_sum(dot_four(q, q), dk / 4);
         const float k_squares = head_sum(dot_four(k, k), dk / 4);
         const float both = head_sum(dot_four(q, k), dk / 4);
-        const float q_scale = 1.0f / sqrtf(q_squares + kNormFloor) * share;
-        const float k_scale = 1.0f / sqrtf(k_squares + kNormFloor);
+        const float q_scale = 1.0f / sqrtf(q_squares + kDeltaNormFloor) * share;
+        const float k_scale = 1.0f / sqrtf(k_squares + kDeltaNormFloor);
         queries.store(work.units.row(t), scaled(q, q_scale));
         own.store(work.units.row(t), scaled(k, k_scale));
         if (channel < keys && channel % dk == 0) {
@@ -175,7 +170,8 @@ struct Gates {
         const float alpha = expf(args.decay_rate[h] * softplus(decay.data[i] + args.decay_bias[h]));
         beta.data[i] = b;
         decay.data[i] = alpha;
-        const float both = match.row(i / beta.cols)[key_head(args, static_cast<int>(h))];
+        const float both =
+            match.row(i / beta.cols)[delta_key_head(args.shape, args.order, static_cast<int>(h))];
         reinterpret_cast<float4*>(gates.data)[i] = make_float4(alpha, b, both, 0.0f);
     }
 };
@@ -215,10 +211,6 @@ __global__ void __launch_bounds__(kThreads) gate_heads(Gated work) {
     for (std::int64_t i = work.o.cols + threadIdx.x; i < work.out.stride; i += kThreads) {
         work.out.row(t)[i] = 0;
     }
-}
-
-bool in_fours(const float* data) {
-    return reinterpret_cast<std::uintptr_t>(data) % sizeof(float4) == 0;
 }
 
 MatrixView<float> view_or_scratch(Queue& queue, MatrixView<float> wanted, std::int64_t rows,

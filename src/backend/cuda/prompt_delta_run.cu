@@ -6,6 +6,7 @@
 //
 // d = beta (v - alpha M^T k);  M <- alpha M + k d^T;  o = alpha M^T q + (q . k) d, the last from
 // the memory before, so that both reads of it are one pass and their sums travel together.
+#include "backend/cuda/delta.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/prompt_delta.h"
 #include "backend/cuda/tensor_core.cuh"
@@ -179,7 +180,7 @@ __global__ void __launch_bounds__(kThreads) run_heads(op::DeltaNet args, DeltaRo
     const int column = pair + part / (Own::kParts / 2);
     Where at;
     at.head = static_cast<int>(blockIdx.y);
-    at.key = key_head(args, at.head);
+    at.key = delta_key_head(shape, args.order, at.head);
     const int block = static_cast<int>(blockIdx.x) * Own::kColumns;
     at.column = at.head * shape.value_dim + block;
     const std::int64_t state = std::int64_t{at.head} * kKeyDim * shape.value_dim + block + pair;

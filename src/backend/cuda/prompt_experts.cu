@@ -1,6 +1,7 @@
 // op/experts.h for prompts: rows in the order of their experts, so that each expert's matrices are
 // read once for all rows that chose it. Bound by the tensor cores where an expert has a hundred
 // rows and more, below by unpacking its weights.
+#include "backend/cuda/fours.cuh"
 #include "backend/cuda/intrinsics.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/multiply_experts.h"
@@ -97,9 +98,9 @@ void experts(const op::Experts& args, device::Queue& queue) {
     const MatrixView<float> shared_made = own.matrix(rows, width);
     multiply(shared, args.shared_down, shared_made);
     const Weigh weigh{routing, made, shared_made, args.y};
-    const bool in_fours =
-        width % 4 == 0 && reinterpret_cast<std::uintptr_t>(args.y.data) % sizeof(float4) == 0;
-    if (in_fours) return for_each(own, args.y.size() / 4, weigh);
+    if (width % 4 == 0 && in_fours(args.y.data)) {
+        return for_each(own, args.y.size() / 4, weigh);
+    }
     for_each(own, args.y.size(), WeighSingle{weigh});
 }
 

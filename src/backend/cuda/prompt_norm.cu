@@ -3,6 +3,9 @@
 // the weights of the injects in shared memory.
 #include "backend/cuda/prompt_norm.h"
 
+#include <algorithm>
+
+#include "backend/cuda/fours.cuh"
 #include "backend/cuda/intrinsics.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/tensor_core.cuh"
@@ -231,10 +234,6 @@ __global__ void __launch_bounds__(kWideThreads) norm_rows(op::StreamRead args, N
     }
 }
 
-bool lies_in_fours(const float* data) {
-    return reinterpret_cast<std::uintptr_t>(data) % sizeof(float4) == 0;
-}
-
 }  // namespace
 
 Normed norm_streams(Queue& queue, const op::StreamRead& args) {
@@ -247,8 +246,8 @@ Normed norm_streams(Queue& queue, const op::StreamRead& args) {
         normed.inject_factor = args.inject_weight.factor;
     }
     const bool wide = args.x.cols % 4 == 0 && normed.rows.stride <= kWideColumns &&
-                      lies_in_fours(args.norm) && lies_in_fours(args.residual.data) &&
-                      lies_in_fours(args.block_out.data);
+                      in_fours(args.norm) && in_fours(args.residual.data) &&
+                      in_fours(args.block_out.data);
     if (wide) {
         const auto blocks = std::min<std::int64_t>(rows, queue.multiprocessors());
         const bool injects = normed.inject_weight.data != nullptr;

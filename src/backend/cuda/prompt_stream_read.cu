@@ -94,8 +94,9 @@ void stream_read(const op::StreamRead& args, device::Queue& queue) {
     const std::int64_t all = args.streams * args.x.cols;
     STRATA_CHECK(args.residual.rows == rows && args.residual.cols == all);
     STRATA_CHECK(args.down.cols == all && args.up.rows == all && args.up.cols == args.down.rows);
-    if (args.streams == 3 || args.streams > kNormedStreamsMax)
+    if (args.streams == 3 || args.streams > kNormedStreamsMax) {
         return cuda::stream_read(args, queue);
+    }
     Queue& own = begin_op(queue);
     const Normed normed = norm_streams(own, args);
     const RoundedRows low = take_rounded(own, rows, args.down.rows);

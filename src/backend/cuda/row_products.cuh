@@ -8,7 +8,6 @@
 
 #include "backend/cuda/block_units.cuh"
 #include "backend/cuda/operand.cuh"
-
 #include "backend/cuda/staging.cuh"
 
 namespace strata::cuda {
@@ -98,12 +97,8 @@ __device__ inline void add_units(const RowTask& task, const typename Own::Raw (&
     for (int r = 0; r < kRows; ++r) Own::decode(raw[r], unit, task.book, weight[r]);
     for (int t = 0; t < kTile; ++t) {
         const RoundedRow x{task.x_at(t), task.cols / kUnit};
-        const uint4 low = x.low(unit);
-        const uint4 high = x.high(unit);
-        const int codes[8] = {static_cast<int>(low.x),  static_cast<int>(low.y),
-                              static_cast<int>(low.z),  static_cast<int>(low.w),
-                              static_cast<int>(high.x), static_cast<int>(high.y),
-                              static_cast<int>(high.z), static_cast<int>(high.w)};
+        int codes[8];
+        x.codes(unit, codes);
         const float a = x.scale(unit);
         const int own = Own::kOffset != 0 || Own::kMinima ? x.sums(unit) : 0;
         for (int r = 0; r < kRows; ++r) {

@@ -15,9 +15,6 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarp;
-// Shared memory of a block: what every device has.
-constexpr int kBlockBytesMost = 65536;
-
 constexpr int kWindowMost = 16;  // input rows of one matrix
 
 // Whether its rows go to registers. Experts' may lie anywhere.
@@ -193,9 +190,7 @@ __global__ void __launch_bounds__(kThreads, kTile == 1 ? 6 : 4)
     task.fetch(all, stage);
     auto* book = reinterpret_cast<unsigned*>(shared_bytes());
     if (share.book_bytes != 0) {
-        for (int i = static_cast<int>(threadIdx.x); i < share.book_bytes / 4; i += kThreads) {
-            book[i] = reinterpret_cast<const unsigned*>(&kIq3XxsTable)[i];
-        }
+        copy_few_rows_book(share.book_bytes, book);
         __syncthreads();
     }
     if (task.rows > 0 && all.part[task.part].wide) {
@@ -286,7 +281,7 @@ bool make_rows_of(Queue& queue, Products& products) {
 
 bool has_rows(const Part& part) {
     const BlockShare share{codebook_bytes(part.type), stage_bytes(part, kWindowMost)};
-    if (share.all() > kBlockBytesMost) return false;
+    if (share.all() > kFewRowsBytesMost) return false;
     switch (part.type) {
 #define STRATA_CASE(name) case quant::Type::name:
         STRATA_FEW_ROW_BLOCKS(STRATA_CASE)

@@ -86,7 +86,8 @@ __device__ inline int byte_of(unsigned word, int index) {
     return static_cast<int>(word >> 8 * index & 255u);
 }
 
-// The same in shared memory.
+// In place of an alignment: the address is one of shared memory, a multiple of `bytes`, which is at
+// least 2.
 struct SharedAlign {
     int bytes;
 };
