@@ -15,11 +15,19 @@
 namespace strata::cpu {
 namespace {
 
+// The matrices of one expert, or of the shared one.
+struct Net {
+    op::Weight gate;
+    op::Weight up;
+    op::Weight down;
+};
+
 // A call, its routing done. Members are the (row, slot) pairs in order of expert; after them come
 // the T rows once more, for the shared expert.
 struct Call {
     const op::Experts& args;
     Groups groups;
+    const Net* matrices;              // [nets()]
     MatrixView<float> hidden;         // [T*k, F] in member order
     MatrixView<float> shared_hidden;  // [T, FS]
     MatrixView<float> shared_scale;   // [T, 1]
@@ -53,28 +61,22 @@ float factor_of(const float* factors, std::int32_t expert) {
     return factors == nullptr ? 1.0f : factors[expert];
 }
 
-op::Weight gate_of(const Call& call, std::int64_t net) {
-    const op::ExpertTable& table = call.args.experts;
-    if (call.is_shared(net)) return call.args.shared_gate;
-    const std::int32_t expert = call.groups.expert[net];
-    return weight_at(table.gate_at[expert], table.gate_type, table.hidden, call.args.x.cols,
-                     factor_of(table.gate_factors, expert));
+Net net_of(const op::Experts& args, std::int32_t expert) {
+    const op::ExpertTable& table = args.experts;
+    const std::int64_t width = args.x.cols;
+    return {.gate = weight_at(table.gate_at[expert], table.gate_type, table.hidden, width,
+                              factor_of(table.gate_factors, expert)),
+            .up = weight_at(table.up_at[expert], table.up_type, table.hidden, width,
+                            factor_of(table.up_factors, expert)),
+            .down = weight_at(table.down_at[expert], table.down_type, width, table.hidden,
+                              factor_of(table.down_factors, expert))};
 }
 
-op::Weight up_of(const Call& call, std::int64_t net) {
-    const op::ExpertTable& table = call.args.experts;
-    if (call.is_shared(net)) return call.args.shared_up;
-    const std::int32_t expert = call.groups.expert[net];
-    return weight_at(table.up_at[expert], table.up_type, table.hidden, call.args.x.cols,
-                     factor_of(table.up_factors, expert));
-}
-
-op::Weight down_of(const Call& call, std::int64_t net) {
-    const op::ExpertTable& table = call.args.experts;
-    if (call.is_shared(net)) return call.args.shared_down;
-    const std::int32_t expert = call.groups.expert[net];
-    return weight_at(table.down_at[expert], table.down_type, call.args.x.cols, table.hidden,
-                     factor_of(table.down_factors, expert));
+const Net* make_nets(const op::Experts& args, const Groups& groups, Queue& queue) {
+    Net* nets = queue.take<Net>(groups.used + 1);
+    for (std::int64_t u = 0; u < groups.used; ++u) nets[u] = net_of(args, groups.expert[u]);
+    nets[groups.used] = {args.shared_gate, args.shared_up, args.shared_down};
+    return nets;
 }
 
 // Rows first .. first+count-1, rounded, by themselves.
@@ -91,7 +93,7 @@ Rounded part_of(const Rounded& all, std::int64_t first, std::int64_t count) {
 struct Input {
     quant::Type type = quant::Type::f32;
     Rounded rows;     // [T] of x; a single one is its own tile
-    Rounded members;  // [T*k] in tiles of one expert each, where T > 1
+    Rounded members;  // [T*k] in tiles of one expert each, where it has several
     Rounded shared;   // [T] in tiles
 };
 
@@ -120,6 +122,8 @@ Operand input_of(const Call& call, const Inputs& inputs, std::int64_t net, quant
         operand.rounded = input.rows;
     } else if (call.is_shared(net)) {
         operand.rounded = input.shared;
+    } else if (call.count(net) == 1) {
+        operand.rounded = part_of(input.rows, call.groups.row[call.first(net)], 1);
     } else {
         operand.rounded = part_of(input.members, call.first(net), call.count(net));
     }
@@ -143,7 +147,7 @@ void fill_input(const Call& call, Queue& queue, Input& input) {
         for (std::int64_t net = begin; net < end; ++net) {
             if (call.is_shared(net)) {
                 make_tiles(input.rows, nullptr, input.shared, 0, x.rows);
-            } else {
+            } else if (call.count(net) > 1) {
                 make_tiles(input.rows, call.groups.row + call.first(net),
                            part_of(input.members, call.first(net), call.count(net)), 0,
                            call.count(net));
@@ -228,16 +232,21 @@ Hidden round_hidden(const Call& call, Queue& queue) {
     return tiles;
 }
 
-// hidden = silu(gate . x) * (up . x) of a net's rows, for rows_together or fewer rows of its
-// matrices from `first` on.
+// Rows of a net's gate and up that are computed together.
+std::int64_t piece_rows(const Call& call, std::int64_t net) {
+    return rows_together(call.count(net), call.args.x.cols);
+}
+
+// hidden = silu(gate . x) * (up . x) of a net's rows, for piece_rows or fewer rows of its matrices
+// from `first` on.
 void expand(const Call& call, const Inputs& inputs, std::int64_t net, std::int64_t first,
             Instructions instructions, const Workspace& workspace) {
-    const op::Weight gate = gate_of(call, net);
-    const op::Weight up = up_of(call, net);
+    const op::Weight& gate = call.matrices[net].gate;
+    const op::Weight& up = call.matrices[net].up;
     const std::int64_t count = call.count(net);
-    const std::int64_t rows = std::min(rows_together(count), gate.rows - first);
+    const std::int64_t rows = std::min(piece_rows(call, net), gate.rows - first);
     float* gates = workspace.sums;
-    float* ups = gates + rows_together(count) * count;
+    float* ups = gates + piece_rows(call, net) * count;
     multiply_rows(gate, first, rows, input_of(call, inputs, net, gate.type), instructions,
                   workspace, gates);
     multiply_rows(up, first, rows, input_of(call, inputs, net, up.type), instructions, workspace,
@@ -253,7 +262,7 @@ void expand(const Call& call, const Inputs& inputs, std::int64_t net, std::int64
 
 // About the cycles of one row of a net's gate and up.
 std::int64_t row_cost(const Call& call, std::int64_t net) {
-    const op::Weight gate = gate_of(call, net);
+    const op::Weight& gate = call.matrices[net].gate;
     const std::int64_t rate = rounds_input(gate.type) ? 64 : 16;
     return std::max(gate.row_bytes / 2, call.count(net) * gate.cols * 2 / rate) + 1;
 }
@@ -290,7 +299,7 @@ Division divide(const Call& call, Queue& queue) {
     division.first_cost[0] = 0;
     for (std::int64_t net = 0; net < nets; ++net) {
         const std::int64_t rows = call.is_shared(net) ? call.shared_hidden.cols : call.hidden.cols;
-        const std::int64_t together = rows_together(call.count(net));
+        const std::int64_t together = piece_rows(call, net);
         division.first_piece[net + 1] =
             division.first_piece[net] + (rows + together - 1) / together;
         division.first_cost[net + 1] = division.first_cost[net] + rows * row_cost(call, net);
@@ -309,14 +318,15 @@ void expand_all(const Call& call, const Inputs& inputs, Queue& queue,
                 [&](std::int64_t piece, int thread) {
                     const std::int64_t net = division.net_of(piece);
                     const std::int64_t first =
-                        (piece - division.first_piece[net]) * rows_together(call.count(net));
+                        (piece - division.first_piece[net]) * piece_rows(call, net);
                     expand(call, inputs, net, first, queue.instructions(), workspaces.of(thread));
                 });
 }
 
 // Rows of y that are computed together: their sums of all members have to stay in a cache.
-std::int64_t contract_rows(std::int64_t rows) {
-    return rows < kManyInputRows ? kPanelRows : 2 * kPanelRows;
+std::int64_t contract_rows(const Call& call) {
+    if (call.rows() >= kManyInputRows) return 2 * kPanelRows;
+    return rows_together(call.rows(), std::max(call.hidden.cols, call.shared_hidden.cols));
 }
 
 // What the net of a member gives for panel `i` of its rows. A net's sums follow those of the nets
@@ -324,7 +334,7 @@ std::int64_t contract_rows(std::int64_t rows) {
 const float* sums_of(const Call& call, const float* sums, std::int64_t net, std::int64_t member,
                      std::int64_t i) {
     const std::int64_t first = call.first(net);
-    return sums + first * contract_rows(call.rows()) + place_of(i, call.count(net)) +
+    return sums + first * contract_rows(call) + place_of(i, call.count(net)) +
            (member - first) * kPanelRows;
 }
 
@@ -349,9 +359,9 @@ void add_members(const Call& call, const float* sums, std::int64_t i, std::int64
 // what every member, then every row's shared net, gives.
 void contract(const Call& call, const Hidden& hidden, std::int64_t first, std::int64_t count,
               Instructions instructions, const Workspace& workspace) {
-    const std::int64_t together = contract_rows(call.rows());
+    const std::int64_t together = contract_rows(call);
     for (std::int64_t net = 0; net < call.nets(); ++net) {
-        multiply_rows(down_of(call, net), first, count, hidden_of(call, hidden, net), instructions,
+        multiply_rows(call.matrices[net].down, first, count, hidden_of(call, hidden, net), instructions,
                       workspace, workspace.sums + call.first(net) * together);
     }
     for (std::int64_t i = 0; i < count; i += kPanelRows) {
@@ -370,9 +380,9 @@ void show_inputs(const Call& call, device::InputObserver& observer) {
             const std::int64_t row = shared ? m : call.groups.row[call.first(net) + m];
             const std::span x(call.args.x.row(row), static_cast<std::size_t>(call.args.x.cols));
             const MatrixView<float>& hidden = shared ? call.shared_hidden : call.hidden;
-            observer.input(gate_of(call, net).data, 0, x);
-            observer.input(up_of(call, net).data, 0, x);
-            observer.input(down_of(call, net).data, 0,
+            observer.input(call.matrices[net].gate.data, 0, x);
+            observer.input(call.matrices[net].up.data, 0, x);
+            observer.input(call.matrices[net].down.data, 0,
                            {hidden.row(shared ? m : call.first(net) + m),
                             static_cast<std::size_t>(hidden.cols)});
         }
@@ -429,6 +439,7 @@ Call route(const op::Experts& args, Queue& queue) {
     group_rows(chosen, experts, queue.take<std::int32_t>(experts + 1), groups);
     return {.args = args,
             .groups = groups,
+            .matrices = make_nets(args, groups, queue),
             .hidden = queue.matrix(members, args.experts.hidden),
             .shared_hidden = queue.matrix(rows, args.shared_gate.rows),
             .shared_scale = scale,
@@ -446,12 +457,13 @@ void experts(const op::Experts& args, device::Queue& queue) {
     const std::int64_t widest = std::max({width, args.experts.hidden, args.shared_gate.rows});
     std::int64_t bytes = 0;
     for (const std::int64_t net : {std::int64_t{0}, call.groups.used}) {
-        bytes = std::max({bytes, gate_of(call, net).row_bytes, up_of(call, net).row_bytes,
-                          down_of(call, net).row_bytes});
+        const Net& own_net = call.matrices[net];
+        bytes = std::max({bytes, own_net.gate.row_bytes, own_net.up.row_bytes,
+                          own_net.down.row_bytes});
     }
-    const std::int64_t together = contract_rows(args.x.rows);
+    const std::int64_t together = contract_rows(call);
     const Workspaces workspaces(own, bytes, widest,
-                                std::max(2 * rows_together(args.x.rows) * args.x.rows,
+                                std::max(2 * kPanelsMax * kPanelRows * args.x.rows,
                                          together * (call.members() + call.rows())));
     expand_all(call, inputs, own, workspaces);
     if (own.observer() != nullptr) show_inputs(call, *own.observer());

@@ -43,7 +43,7 @@ void multiply_panels(const Routine& routine, const quant::IntegerForm& form, con
 void multiply_rounded(const op::Weight& weight, std::int64_t first, std::int64_t count,
                       const Operand& x, Instructions instructions, std::byte* copy, float* out) {
     const quant::TypeInfo& type = quant::info(weight.type);
-    const Routine routine = find_routine(weight.type, instructions);
+    const Routine& routine = find_routine(weight.type, instructions);
     const std::byte* rows[kPanelsMax];
     int used = 0;
     for (std::int64_t i = 0; i < count; i += kPanelRows, ++used) {

@@ -31,11 +31,14 @@ Operand make_operand(Queue& queue, MatrixView<const float> x, std::int64_t first
                      quant::Type type, bool exact = false);
 
 // Weight rows that are multiplied together: one panel of them where there are few input rows, so
-// that threads share the work evenly, several where each input row should be loaded rarely.
+// that threads share the work evenly, several where each input row should be loaded rarely, or
+// where rows of `cols` columns are so short that a panel takes no longer than its start.
 inline constexpr int kPanelsMax = 4;
 inline constexpr std::int64_t kManyInputRows = 32;
-constexpr std::int64_t rows_together(std::int64_t input_rows) {
-    return input_rows < kManyInputRows ? kPanelRows : kPanelsMax * kPanelRows;
+inline constexpr std::int64_t kShortPanels = 1024;  // columns that several panels have together
+constexpr std::int64_t rows_together(std::int64_t input_rows, std::int64_t cols) {
+    const std::int64_t most = input_rows < kManyInputRows ? kShortPanels / cols : kPanelsMax;
+    return (most < 1 ? 1 : most > kPanelsMax ? kPanelsMax : most) * kPanelRows;
 }
 
 // Memory of one thread for multiply_rows.

@@ -11,6 +11,7 @@ namespace {
 
 using Vector = __m256;
 constexpr int kWidth = 8;
+constexpr bool kAddsFour = false;
 
 STRATA_TARGET inline Vector zero() { return _mm256_setzero_ps(); }
 STRATA_TARGET inline Vector spread(float value) { return _mm256_set1_ps(value); }

@@ -28,6 +28,21 @@ STRATA_TARGET inline Vector multiply_add(Vector a, Vector b, Vector sum) {
     return _mm512_fmadd_ps(a, b, sum);
 }
 
+constexpr bool kAddsFour = true;
+STRATA_TARGET inline void add_four(Vector a, Vector b, Vector c, Vector d, float* to) {
+    // Lane i and lane i + 8 of a in the low half, of b in the high one.
+    const Vector ab =
+        _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    const Vector cd =
+        _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
+    Vector all =
+        _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+    all = _mm512_add_ps(all, _mm512_permute_ps(all, 0x4e));
+    all = _mm512_add_ps(all, _mm512_permute_ps(all, 0xb1));
+    const __m512i firsts = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    _mm_storeu_ps(to, _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, all)));
+}
+
 }  // namespace
 }  // namespace strata::cpu
 

@@ -10,6 +10,7 @@ namespace {
 
 using Vector = float;
 constexpr int kWidth = 1;
+constexpr bool kAddsFour = false;
 
 Vector zero() { return 0.0f; }
 Vector spread(float value) { return value; }

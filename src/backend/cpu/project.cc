@@ -56,9 +56,8 @@ Tasks make_tasks(Queue& queue, MatrixView<const float> x, std::initializer_list<
                      ? found->x
                      : make_operand(queue, x, one.first_column, one.weight.type, one.exact);
         task.first = tasks.cost;
-        task.rows = task.x.is_rounded()
-                        ? rows_together(x.rows)
-                        : std::min<std::int64_t>(rows_together(x.rows), kPackedPanel);
+        task.rows = rows_together(x.rows, x.cols);
+        if (!task.x.is_rounded()) task.rows = std::min<std::int64_t>(task.rows, kPackedPanel);
         task.cost = std::min(task.rows, one.weight.rows) * row_cost(one.weight, task.x);
         tasks.cost += task.pieces() * task.cost;
         ++tasks.count;
@@ -110,7 +109,7 @@ void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Proj
         cols = std::max(cols, one.weight.cols);
         bytes = std::max(bytes, one.weight.row_bytes);
     }
-    const Workspaces workspaces(queue, bytes, cols, rows_together(x.rows) * x.rows);
+    const Workspaces workspaces(queue, bytes, cols, rows_together(x.rows, x.cols) * x.rows);
     const std::span all_tasks(tasks.all.data(), static_cast<std::size_t>(tasks.count));
     const auto cut = [&](std::int64_t thread) {
         std::int64_t pieces = 0;

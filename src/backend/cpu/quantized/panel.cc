@@ -2,6 +2,7 @@
 #include "backend/cpu/quantized/panel.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -142,16 +143,35 @@ void multiply_scalar(const quant::IntegerForm& form, const Panel* panels, int co
     }
 }
 
-Routine find_routine(quant::Type type, Instructions instructions) {
-    Routine found;
+namespace {
+
+Routine make_routine(quant::Type type, Instructions instructions) {
+    Routine made;
 #if defined(__x86_64__)
-    if (instructions == Instructions::avx512) found = avx512_routine(type);
-    if (instructions == Instructions::avx2) found.multiply = multiply_avx2;
+    if (instructions == Instructions::avx512) made = avx512_routine(type);
+    if (instructions == Instructions::avx2) made.multiply = multiply_avx2;
 #endif
     static_cast<void>(instructions);
-    if (found.unpack == nullptr) found.unpack = unpack_any;
-    if (found.multiply == nullptr) found.multiply = multiply_scalar;
-    return found;
+    if (made.unpack == nullptr) made.unpack = unpack_any;
+    if (made.multiply == nullptr) made.multiply = multiply_scalar;
+    return made;
+}
+
+}  // namespace
+
+// From a table: kernels ask for every few rows.
+const Routine& find_routine(quant::Type type, Instructions instructions) {
+    using Routines = std::array<std::array<Routine, quant::kTypesMax>, kInstructionsCount>;
+    static const Routines all = [] {
+        Routines made;
+        for (std::size_t i = 0; i < made.size(); ++i) {
+            for (std::size_t t = 0; t < made[i].size(); ++t) {
+                made[i][t] = make_routine(static_cast<quant::Type>(t), Instructions(i));
+            }
+        }
+        return made;
+    }();
+    return all[static_cast<std::size_t>(instructions)][static_cast<std::size_t>(type)];
 }
 
 }  // namespace strata::cpu

@@ -59,7 +59,7 @@ struct Routine {
     bool transposed = false;
 };
 
-Routine find_routine(quant::Type type, Instructions instructions);
+const Routine& find_routine(quant::Type type, Instructions instructions);
 
 // The parts of find_routine.
 void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,

@@ -129,6 +129,28 @@ void interleave_four(const std::int32_t* const* rows, std::int64_t i, std::int64
 #endif
 }
 
+// Four items of two rows.
+void interleave_two(const std::int32_t* const* rows, std::int64_t i, std::int64_t width,
+                    std::int32_t* to) {
+#if defined(__x86_64__)
+    const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[0] + i));
+    const __m128i second = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[1] + i));
+    const auto store = [&](std::int64_t at, __m128i two) {
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(to + at * width), two);
+    };
+    const __m128i low = _mm_unpacklo_epi32(first, second);
+    const __m128i high = _mm_unpackhi_epi32(first, second);
+    store(i, low);
+    store(i + 1, _mm_unpackhi_epi64(low, low));
+    store(i + 2, high);
+    store(i + 3, _mm_unpackhi_epi64(high, high));
+#else
+    for (std::int64_t j = i; j < i + 4; ++j) {
+        for (int r = 0; r < 2; ++r) to[j * width + r] = rows[r][j];
+    }
+#endif
+}
+
 // to[i * width + r] = item i of row r.
 void interleave(const std::int32_t* from, std::int64_t items, const std::int32_t* at,
                 std::int64_t first, int width, std::int32_t* to) {
@@ -144,7 +166,16 @@ void interleave(const std::int32_t* from, std::int64_t items, const std::int32_t
             for (int j = r; j < r + 4; ++j) to[i * width + j] = rows[j][i];
         }
     }
-    for (; r < width; ++r) {
+    for (; r + 2 <= width; r += 2) {
+        std::int64_t i = 0;
+        for (; i + 4 <= items; i += 4) interleave_two(rows + r, i, width, to + r);
+        for (; i < items; ++i) {
+            for (int j = r; j < r + 2; ++j) to[i * width + j] = rows[j][i];
+        }
+    }
+    if (width == 1) {
+        std::copy_n(rows[0], items, to);
+    } else if (r < width) {
         for (std::int64_t i = 0; i < items; ++i) to[i * width + r] = rows[r][i];
     }
 }
