@@ -31,18 +31,39 @@ struct GatePanel {
     }
 };
 
-// y[j] = the sum of share[s] * parts[s][j] over the k parts, then last_share * last[j].
+// Values panel by panel, of which one begins `apart` after the one before.
+struct Panels {
+    const float* data = nullptr;
+    std::int64_t apart = 0;
+};
+
+// y[j] = the sum of share[s] * parts[s][j] over the k parts, then last_share * last[j]; j < count.
 struct AddParts {
     template <typename V>
-    STRATA_INLINE static void run(const float* const* parts, const float* share, std::int64_t k,
-                                  const float* last, float last_share, float* y) {
-        float sum[kPanelRows] = {};
-        for (std::int64_t s = 0; s < k; ++s) {
-#pragma GCC ivdep
-            for (int j = 0; j < kPanelRows; ++j) sum[j] += share[s] * parts[s][j];
+    STRATA_INLINE static void run(const Panels* parts, const float* share, std::int64_t k,
+                                  Panels last, float last_share, std::int64_t count, float* y) {
+        constexpr int kParts = kPanelRows / kVectorWidth<V>;
+        for (std::int64_t i = 0; i < count; i += kPanelRows) {
+            V sum[kParts] = {};
+            const std::int64_t panel = i / kPanelRows;
+            for (std::int64_t s = 0; s < k; ++s) add(parts[s], panel, share[s], sum);
+            add(last, panel, last_share, sum);
+            float values[kPanelRows];
+            std::memcpy(values, sum, sizeof(values));
+            std::copy_n(values, std::min<std::int64_t>(kPanelRows, count - i), y + i);
         }
-#pragma GCC ivdep
-        for (int j = 0; j < kPanelRows; ++j) y[j] = sum[j] + last_share * last[j];
+    }
+
+  private:
+    template <typename V, int kParts>
+    STRATA_INLINE static void add(const Panels& part, std::int64_t panel, float share,
+                                  V (&sum)[kParts]) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kParts; ++v) {
+            V own;
+            load_vector(part.data + panel * part.apart + v * kVectorWidth<V>, own);
+            sum[v] += share * own;
+        }
     }
 };
 

@@ -247,10 +247,14 @@ void expand(const Call& call, const Inputs& inputs, std::int64_t net, std::int64
     const std::int64_t rows = std::min(piece_rows(call, net), gate.rows - first);
     float* gates = workspace.sums;
     float* ups = gates + piece_rows(call, net) * count;
+    // Of matrices that are one piece the next one lies elsewhere.
+    const bool whole = rows == gate.rows;
+    const std::byte* after = whole ? call.matrices[std::min(net + 1, call.nets() - 1)].gate.data
+                                   : nullptr;
     multiply_rows(gate, first, rows, input_of(call, inputs, net, gate.type), instructions,
-                  workspace, gates);
+                  workspace, gates, whole ? up.data : nullptr);
     multiply_rows(up, first, rows, input_of(call, inputs, net, up.type), instructions, workspace,
-                  ups);
+                  ups, after);
     const MatrixView<float>& hidden = call.is_shared(net) ? call.shared_hidden : call.hidden;
     float* to = hidden.row(call.is_shared(net) ? 0 : call.first(net)) + first;
     for (std::int64_t i = 0; i < rows; i += kPanelRows) {
@@ -329,30 +333,27 @@ std::int64_t contract_rows(const Call& call) {
     return rows_together(call.rows(), std::max(call.hidden.cols, call.shared_hidden.cols));
 }
 
-// What the net of a member gives for panel `i` of its rows. A net's sums follow those of the nets
-// before it, contract_rows a member.
-const float* sums_of(const Call& call, const float* sums, std::int64_t net, std::int64_t member,
-                     std::int64_t i) {
+// What the net of a member gives, in panels: a net's sums follow those of the nets before it,
+// `together` a member.
+Panels panels_of(const Call& call, const float* sums, std::int64_t together, std::int64_t net,
+                 std::int64_t member) {
     const std::int64_t first = call.first(net);
-    return sums + first * contract_rows(call) + place_of(i, call.count(net)) +
-           (member - first) * kPanelRows;
+    return {sums + first * together + (member - first) * kPanelRows,
+            call.count(net) * kPanelRows};
 }
 
-// Row t of y: `count` values from row `i` of a piece on.
-void add_members(const Call& call, const float* sums, std::int64_t i, std::int64_t t,
+// `count` values of row t of y, at `y`.
+void add_members(const Call& call, const float* sums, std::int64_t together, std::int64_t t,
                  std::int64_t count, Instructions instructions, float* y) {
     const std::int64_t k = call.args.active;
-    const float* shared = sums_of(call, sums, call.groups.used, call.members() + t, i);
-    const float* parts[op::kExpertsActiveMax];
+    const Panels shared = panels_of(call, sums, together, call.groups.used, call.members() + t);
+    Panels parts[op::kExpertsActiveMax];
     for (std::int64_t s = 0; s < k; ++s) {
         const std::int64_t member = call.groups.place[t * k + s];
-        parts[s] = sums_of(call, sums, call.groups.net[member], member, i);
+        parts[s] = panels_of(call, sums, together, call.groups.net[member], member);
     }
-    float whole[kPanelRows];
-    float* to = count == kPanelRows ? y : whole;
-    run_kernel<AddParts>(instructions, static_cast<const float* const*>(parts), call.share.row(t),
-                         k, shared, call.shared_scale.row(t)[0], to);
-    if (to == whole) std::copy_n(whole, count, y);
+    run_kernel<AddParts>(instructions, static_cast<const Panels*>(parts), call.share.row(t), k,
+                         shared, call.shared_scale.row(t)[0], count, y);
 }
 
 // y[., first .. first+count-1], count <= contract_rows. The workspace's sums get, panel by panel,
@@ -361,15 +362,16 @@ void contract(const Call& call, const Hidden& hidden, std::int64_t first, std::i
               Instructions instructions, const Workspace& workspace) {
     const std::int64_t together = contract_rows(call);
     for (std::int64_t net = 0; net < call.nets(); ++net) {
-        multiply_rows(call.matrices[net].down, first, count, hidden_of(call, hidden, net), instructions,
-                      workspace, workspace.sums + call.first(net) * together);
+        const std::int64_t following = net + 1 < call.nets() ? net + 1 : 0;
+        const std::int64_t then = following == 0 ? std::min(first + count, call.args.y.cols - 1)
+                                                 : first;
+        multiply_rows(call.matrices[net].down, first, count, hidden_of(call, hidden, net),
+                      instructions, workspace, workspace.sums + call.first(net) * together,
+                      call.matrices[following].down.row(then));
     }
-    for (std::int64_t i = 0; i < count; i += kPanelRows) {
-        const std::int64_t own = std::min<std::int64_t>(kPanelRows, count - i);
-        for (std::int64_t t = 0; t < call.rows(); ++t) {
-            add_members(call, workspace.sums, i, t, own, instructions,
-                        call.args.y.row(t) + first + i);
-        }
+    for (std::int64_t t = 0; t < call.rows(); ++t) {
+        add_members(call, workspace.sums, together, t, count, instructions,
+                    call.args.y.row(t) + first);
     }
 }
 

@@ -41,17 +41,17 @@ void multiply_panels(const Routine& routine, const quant::IntegerForm& form, con
 }
 
 void multiply_rounded(const op::Weight& weight, std::int64_t first, std::int64_t count,
-                      const Operand& x, Instructions instructions, std::byte* copy, float* out) {
+                      const Operand& x, Instructions instructions, const Workspace& workspace,
+                      float* out, const std::byte* next) {
     const quant::TypeInfo& type = quant::info(weight.type);
     const Routine& routine = find_routine(weight.type, instructions);
     const std::byte* rows[kPanelsMax];
     int used = 0;
     for (std::int64_t i = 0; i < count; i += kPanelRows, ++used) {
         const std::int64_t own = std::min<std::int64_t>(count - i, kPanelRows);
-        rows[used] = panel_rows(weight, first + i, own, x, copy);
+        rows[used] = panel_rows(weight, first + i, own, x, workspace.rows);
     }
-    const std::int64_t whole = count * weight.row_bytes;
-    const std::byte* next = weight.row(first) + whole;
+    if (next == nullptr) next = weight.row(first + count);
     std::fill_n(out, used * x.rounded.rows * kPanelRows, 0.0f);
     Panel panels[kPanelsMax];
     TilesAt tiles(x.rounded);
@@ -106,9 +106,9 @@ void multiply_plain(const op::Weight& weight, std::int64_t first, std::int64_t c
 
 void multiply_stored(const op::Weight& weight, std::int64_t first, std::int64_t count,
                      const Operand& x, Instructions instructions, const Workspace& workspace,
-                     float* out) {
+                     float* out, const std::byte* next) {
     if (x.is_rounded()) {
-        multiply_rounded(weight, first, count, x, instructions, workspace.rows, out);
+        multiply_rounded(weight, first, count, x, instructions, workspace, out, next);
         return;
     }
     // A panel that would be mostly empty takes longer than its rows one by one.
@@ -155,8 +155,8 @@ Workspace Workspaces::of(int thread) const {
 
 void multiply_rows(const op::Weight& weight, std::int64_t first, std::int64_t count,
                    const Operand& x, Instructions instructions, const Workspace& workspace,
-                   float* out) {
-    multiply_stored(weight, first, count, x, instructions, workspace, out);
+                   float* out, const std::byte* next) {
+    multiply_stored(weight, first, count, x, instructions, workspace, out, next);
     if (weight.factor == 1.0f) return;
     for (std::int64_t i = 0; i < count; ++i) {
         float* own = out + place_of(i, x.rows());

@@ -61,12 +61,13 @@ struct Workspaces {
 
 // The products of `count` <= rows_together weight rows, panel by panel: that of row first + i with
 // x[t] at out[place_of(i, x.rows()) + t * kPanelRows]. The sums of a last panel that is not full
-// are overwritten whole.
+// are overwritten whole. Memory from `next` on is asked for meanwhile, what follows the rows where
+// it is null.
 constexpr std::int64_t place_of(std::int64_t i, std::int64_t input_rows) {
     return i / kPanelRows * input_rows * kPanelRows + i % kPanelRows;
 }
 void multiply_rows(const op::Weight& weight, std::int64_t first, std::int64_t count,
                    const Operand& x, Instructions instructions, const Workspace& workspace,
-                   float* out);
+                   float* out, const std::byte* next = nullptr);
 
 }  // namespace strata::cpu
