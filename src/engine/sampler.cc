@@ -1,10 +1,11 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 
 #include "base/text.h"
 #include "engine/philox.h"
@@ -17,6 +18,27 @@ constexpr double kPenaltyMax = 1e6;
 Status in_range(std::string_view what, double value, double low, double high) {
     if (value >= low && value <= high) return Ok{};  // false for NaN
     return STRATA_ERROR("the ", what, " is ", value, ", wanted ", low, " to ", high);
+}
+
+std::int32_t bits_of(float value) { return std::bit_cast<std::int32_t>(value); }
+
+// The number of the first NaN, or of values. In a loop that vectorizes, as the next one.
+std::size_t first_nan(std::span<const float> values) {
+    constexpr std::int32_t kInfinity = 0x7f800000;
+    std::int32_t most = 0;
+    for (const float value : values) most = std::max(most, bits_of(value) & 0x7fffffff);
+    if (most <= kInfinity) return values.size();
+    const auto is_nan = [](float value) { return std::isnan(value); };
+    return static_cast<std::size_t>(std::ranges::find_if(values, is_nan) - values.begin());
+}
+
+// Of at least one value, none a NaN. Bits in an order that integers have.
+std::size_t first_largest(std::span<const float> values) {
+    std::int32_t most = std::numeric_limits<std::int32_t>::min();
+    const auto key = [](std::int32_t bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
+    for (const float value : values) most = std::max(most, key(bits_of(value)));
+    const auto largest = std::bit_cast<float>(key(most));
+    return static_cast<std::size_t>(std::ranges::find(values, largest) - values.begin());
 }
 
 }  // namespace
@@ -56,25 +78,39 @@ model::Picks Sampler::picks() const {
     return lowers && few ? model::Picks::list : model::Picks::none;
 }
 
-// Candidates are in the order of their ids.
-void Sampler::penalize(std::span<const std::int32_t> before) {
+template <typename Use>
+void Sampler::for_each_penalized(std::span<const std::int32_t> before, const Use& use) {
     if (!penalizes()) return;
     if (sampling_.penalty_window > 0) {
         const auto window = static_cast<std::size_t>(sampling_.penalty_window);
         before = before.last(std::min(window, before.size()));
     }
-    std::unordered_map<std::int32_t, std::int64_t> counts;
-    for (const std::int32_t token : before) ++counts[token];
-    for (const auto& [token, count] : counts) {
+    counted_.clear();
+    for (const std::int32_t token : before) {
+        const auto at = static_cast<std::size_t>(token);
+        if (at >= counts_.size()) counts_.resize(at + 1);
+        if (counts_[at]++ == 0) counted_.push_back(token);
+    }
+    for (const std::int32_t token : counted_) {
+        use(token, std::exchange(counts_[static_cast<std::size_t>(token)], 0));
+    }
+}
+
+double Sampler::penalized(double logit, std::int64_t count) const {
+    logit = logit > 0 ? logit / sampling_.repeat_penalty : logit * sampling_.repeat_penalty;
+    logit -= sampling_.presence_penalty;
+    return logit - sampling_.frequency_penalty * static_cast<double>(count);
+}
+
+// Candidates are in the order of their ids.
+void Sampler::penalize(std::span<const std::int32_t> before) {
+    for_each_penalized(before, [&](std::int32_t token, std::int64_t count) {
         const auto found =
             std::lower_bound(candidates_.begin(), candidates_.end(), token,
                              [](const Candidate& c, std::int32_t id) { return c.id < id; });
-        if (found == candidates_.end() || found->id != token) continue;
-        double& logit = found->logit;
-        logit = logit > 0 ? logit / sampling_.repeat_penalty : logit * sampling_.repeat_penalty;
-        logit -= sampling_.presence_penalty;
-        logit -= sampling_.frequency_penalty * static_cast<double>(count);
-    }
+        if (found == candidates_.end() || found->id != token) return;
+        found->logit = penalized(found->logit, count);
+    });
 }
 
 void Sampler::keep_top_k() {
@@ -113,11 +149,12 @@ void Sampler::keep_min_p() {
 
 Result<std::int32_t> Sampler::pick(std::span<const float> logits,
                                    std::span<const std::int32_t> before, std::int64_t position) {
+    if (const std::size_t i = first_nan(logits); i < logits.size()) {
+        return STRATA_ERROR("the logit of token ", i, " at position ", position, " is NaN");
+    }
+    if (sampling_.temperature == 0) return pick_largest(logits, before, position);
     candidates_.clear();
     for (std::size_t i = 0; i < logits.size(); ++i) {
-        if (std::isnan(logits[i])) {
-            return STRATA_ERROR("the logit of token ", i, " at position ", position, " is NaN");
-        }
         candidates_.push_back({static_cast<double>(logits[i]), static_cast<std::int32_t>(i)});
     }
     return pick_candidate(before, position);
@@ -153,6 +190,31 @@ Result<std::optional<std::int32_t>> Sampler::pick_of(const model::RowPick& picke
     if (!suffices(rest)) return std::optional<std::int32_t>();
     STRATA_ASSIGN(const std::int32_t token, pick_penalized(position));
     return std::optional(token);
+}
+
+// What penalize() and the largest candidate give, without the candidates: a few passes over the
+// logits for each token is what a small model's step would notice.
+Result<std::int32_t> Sampler::pick_largest(std::span<const float> logits,
+                                           std::span<const std::int32_t> before,
+                                           std::int64_t position) {
+    unpenalized_.assign(logits.begin(), logits.end());
+    Candidate best{-std::numeric_limits<double>::infinity(), 0};
+    for_each_penalized(before, [&](std::int32_t token, std::int64_t count) {
+        const auto at = static_cast<std::size_t>(token);
+        if (at >= logits.size()) return;
+        unpenalized_[at] = -std::numeric_limits<float>::infinity();
+        const Candidate own{penalized(static_cast<double>(logits[at]), count), token};
+        if (own.logit > best.logit || (own.logit == best.logit && own.id < best.id)) best = own;
+    });
+    if (!logits.empty()) {
+        const std::size_t at = first_largest(unpenalized_);
+        const Candidate own{static_cast<double>(unpenalized_[at]), static_cast<std::int32_t>(at)};
+        if (own.logit > best.logit || (own.logit == best.logit && own.id < best.id)) best = own;
+    }
+    if (!std::isfinite(best.logit)) {
+        return STRATA_ERROR("no logit at position ", position, " is finite");
+    }
+    return best.id;
 }
 
 Result<std::int32_t> Sampler::draw_among(std::span<const std::int32_t> tokens,

@@ -57,13 +57,22 @@ class Sampler final : public spec::Draw {
     bool penalizes() const;
     // Whether candidates that are all the tokens of a logit above `rest` are all that count.
     bool suffices(double rest) const;
+    // Calls use(token, count) for each token that is penalized, in no order.
+    template <typename Use>
+    void for_each_penalized(std::span<const std::int32_t> before, const Use& use);
+    double penalized(double logit, std::int64_t count) const;
     void penalize(std::span<const std::int32_t> before);
+    Result<std::int32_t> pick_largest(std::span<const float> logits,
+                                      std::span<const std::int32_t> before, std::int64_t position);
     void keep_top_k();
     void keep_top_p();
     void keep_min_p();
 
     Sampling sampling_;
     std::vector<Candidate> candidates_;
+    std::vector<float> unpenalized_;  // logits, those of penalized tokens -infinity
+    std::vector<std::int32_t> counts_;  // of each token, 0 between calls
+    std::vector<std::int32_t> counted_;
 };
 
 }  // namespace strata
