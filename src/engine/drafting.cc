@@ -31,6 +31,12 @@ spec::NeuralPrior mtp_prior(const model::Config& config) {
     return prior;
 }
 
+// Half of the head is much of what a guess takes, and the half of a byte-pair vocabulary that was
+// merged first is nine tenths and more of a text.
+std::int32_t frequent_end(const model::Config& config) {
+    return static_cast<std::int32_t>((config.vocabulary + 1) / 2);
+}
+
 spec::NeuralPrior block_prior(const dflash::Config& draft, const model::Config& config) {
     spec::NeuralPrior prior;
     prior.cost = static_cast<double>(draft.layers) / static_cast<double>(config.layers);
@@ -133,7 +139,8 @@ Result<std::unique_ptr<spec::Drafter>> Session::State::make_best(float floor) {
     std::vector<std::unique_ptr<spec::Drafter>> drafters;
     std::vector<spec::NeuralPrior> priors;
     if (parts.info.has_mtp) {
-        drafters.push_back(std::make_unique<spec::MtpDrafter>(*parts.target, sequence, floor));
+        drafters.push_back(std::make_unique<spec::MtpDrafter>(*parts.target, sequence, floor,
+                                                              frequent_end(config)));
         priors.push_back(mtp_prior(config));
     }
     if (parts.dflash != nullptr) {
@@ -141,7 +148,11 @@ Result<std::unique_ptr<spec::Drafter>> Session::State::make_best(float floor) {
         drafters.push_back(std::move(block));
         priors.push_back(block_prior(parts.dflash->config(), config));
     }
-    if (parts.policy == nullptr) parts.policy = std::make_unique<spec::Policy>(std::move(priors));
+    if (parts.policy == nullptr) {
+        auto policy = std::make_unique<spec::Policy>(priors);
+        STRATA_TRY(calibrate(*policy, drafters, priors));
+        parts.policy = std::move(policy);
+    }
     return std::unique_ptr<spec::Drafter>(
         std::make_unique<spec::AutoDrafter>(std::move(drafters), *parts.policy));
 }

@@ -81,6 +81,10 @@ struct Session::State final : spec::Follower {
     // The MTP layer in windows of at most `mtp_rows` rows.
     Result<std::unique_ptr<spec::Drafter>> make_joined(float floor, std::int64_t mtp_rows);
     Result<std::unique_ptr<spec::Drafter>> make_best(float floor);
+    // Tells the policy what windows and guesses cost, where finding out takes a moment only. The
+    // sequence is empty, before and after.
+    Status calibrate(spec::Policy& policy, std::span<const std::unique_ptr<spec::Drafter>> drafters,
+                     std::span<const spec::NeuralPrior> priors);
     void begin_counts(DraftCounts& counts) const;
     void count(const spec::Verified& window, DraftCounts& counts) const;
     Status check_request(const GenerateRequest& request) const;

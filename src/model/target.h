@@ -98,8 +98,12 @@ struct MtpChoice {
                                        std::span<const std::int32_t> tokens,
                                        std::span<const std::int32_t> chain)>
         pick;
-    // Whether a further guess is wanted after those of these confidences.
-    std::function<bool(std::span<const float> confidence)> go_on;
+    // Whether a further guess is wanted after these.
+    std::function<bool(std::span<const std::int32_t> chain, std::span<const float> confidence)>
+        go_on;
+    // Only tokens below this are guessed, and the head's other rows are not read; 0: any token. A
+    // layer with a draft vocabulary of its own takes no notice of it.
+    std::int32_t token_end = 0;
     bool keep_logits = false;  // MtpDraft::logits is wanted
 };
 
@@ -248,8 +252,10 @@ class Target {
         Workspace work;
         std::int64_t first = 0;  // where its first guess stands
         std::int32_t next = 0;   // the token that its next guess follows
+        op::Weight head;
+        bool drawn = false;  // by the caller, from logits
     };
-    MtpChain begin_chain(const Sequence& sequence, std::int32_t anchor);
+    MtpChain begin_chain(const Sequence& sequence, std::int32_t anchor, const MtpChoice& choice);
     // The next `count` guesses, each after the one before it, to picked_.
     void run_chain(const Sequence& sequence, const MtpChain& chain, std::int64_t done,
                    std::int64_t count);
@@ -258,9 +264,9 @@ class Target {
     bool take_guesses(MtpDraft& draft, MtpChain& chain, std::int64_t guesses, float confidence_min,
                       const MtpChoice& choice);
     // Appends the logits of the guess that was computed last to logits_.
-    void take_guess_logits();
+    void take_guess_logits(std::int64_t rows);
     // Lets the choice draw from the logits of the last guess. Error: that of its function.
-    Status draw_guess(const MtpDraft& draft, const MtpChoice& choice);
+    Status draw_guess(const MtpDraft& draft, const MtpChain& chain, const MtpChoice& choice);
 
     gguf::File file_;
     std::optional<gguf::File> mtp_file_;

@@ -134,7 +134,7 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
                             " tokens, wanted 1 to ", sequence.context() - last);
     }
     catch_up(sequence);
-    MtpChain chain = begin_chain(sequence, anchor);
+    MtpChain chain = begin_chain(sequence, anchor, choice);
     MtpDraft draft;
     logits_.clear();
     logits_there_ = 0;
@@ -145,23 +145,29 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
         const std::int64_t count =
             one_by_one ? 1 : std::min(guesses - draft.computed, kMtpChainMax);
         run_chain(sequence, chain, draft.computed, count);
-        if (choice.pick || choice.keep_logits) take_guess_logits();
+        if (choice.pick || choice.keep_logits) take_guess_logits(chain.head.rows);
         draft.computed += count;
         more = take_guesses(draft, chain, guesses, confidence_min, choice);
     }
-    const std::int64_t width = weights_.mtp->head.rows;
+    const std::int64_t width = chain.head.rows;
     const auto kept = choice.keep_logits ? static_cast<std::int64_t>(draft.path.size()) : 0;
     draft.logits = {logits_.data(), kept, width};
     return draft;
 }
 
-Target::MtpChain Target::begin_chain(const Sequence& sequence, std::int32_t anchor) {
+Target::MtpChain Target::begin_chain(const Sequence& sequence, std::int32_t anchor,
+                                     const MtpChoice& choice) {
     const MtpState& mtp = sequence.mtp_;
     // The chain's own history of raw index rows: the committed one stays.
     MtpChain chain{.state = mtp.attention,
                    .work = shifted_residual(0, 1),
                    .first = sequence.length() - 1,
-                   .next = anchor};
+                   .next = anchor,
+                   .head = weights_.mtp->head,
+                   .drawn = static_cast<bool>(choice.pick)};
+    if (choice.token_end > 0 && weights_.mtp->token_of_row.empty()) {
+        chain.head.rows = std::min<std::int64_t>(chain.head.rows, choice.token_end);
+    }
     device_->copy(
         *queue_, reinterpret_cast<std::byte*>(mtp.draft_raw),
         reinterpret_cast<const std::byte*>(chain.state.raw_now),
@@ -182,13 +188,15 @@ void Target::run_chain(const Sequence& sequence, const MtpChain& chain, std::int
     if (queue_->records()) {
         upload_first(first, count);
         const std::int64_t bound = bound_of(first + count, sequence.context());
-        key_ = {static_cast<std::int64_t>(Recorded::mtp_chain), count, bound};
+        key_ = {static_cast<std::int64_t>(Recorded::mtp_chain), count, bound, chain.head.rows,
+                chain.drawn ? 1 : 0};
         sequence.mark(key_);
         queue_->run(key_, [&] { submit_chain(chain, {bound - 1, at_.first.data}, count); });
     } else {
         submit_chain(chain, {first}, count);
     }
     picked_.resize(static_cast<std::size_t>(count));
+    if (chain.drawn) return;
     device_->download(*queue_, std::as_writable_bytes(std::span(picked_)),
                       reinterpret_cast<const std::byte*>(at_.picked.data));
     queue_->wait();
@@ -198,7 +206,7 @@ void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int6
     const MtpWeights& weights = *weights_.mtp;
     AttentionLayerState state = chain.state;
     Workspace work = chain.work;
-    const MatrixView<float> logits{at_.logits.data, 1, weights.head.rows};
+    const MatrixView<float> logits{at_.logits.data, 1, chain.head.rows};
     for (std::int64_t i = 0; i < count; ++i) {
         work.tokens = {at_.chain.data + i, 1};
         Forward pass = forward(ops_, work, start);
@@ -206,7 +214,8 @@ void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int6
         pass.attention(weights.layer, state, false);
         pass.experts(weights.layer);
         pass.mix(weights.mixer);
-        pass.head(0, weights.head, logits);
+        pass.head(0, chain.head, logits);
+        if (chain.drawn) continue;
         ops_.pick({logits,
                    weights.token_of_row_there,
                    {at_.picked.data + i, 1},
@@ -221,17 +230,17 @@ void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int6
     }
 }
 
-void Target::take_guess_logits() {
-    const auto width = static_cast<std::size_t>(weights_.mtp->head.rows);
+void Target::take_guess_logits(std::int64_t rows) {
+    const auto width = static_cast<std::size_t>(rows);
     grow(logits_, logits_.size() + width);
     device_->download(*queue_, std::as_writable_bytes(std::span(logits_).last(width)),
                       reinterpret_cast<const std::byte*>(at_.logits.data));
     queue_->wait();
 }
 
-Status Target::draw_guess(const MtpDraft& draft, const MtpChoice& choice) {
+Status Target::draw_guess(const MtpDraft& draft, const MtpChain& chain, const MtpChoice& choice) {
     const std::span<const std::int32_t> tokens = weights_.mtp->token_of_row;
-    const auto logits = std::span(logits_).last(static_cast<std::size_t>(weights_.mtp->head.rows));
+    const auto logits = std::span(logits_).last(static_cast<std::size_t>(chain.head.rows));
     STRATA_ASSIGN(const std::int32_t token, choice.pick(logits, tokens, draft.path));
     const std::int64_t row =
         tokens.empty() ? token
@@ -242,14 +251,14 @@ Status Target::draw_guess(const MtpDraft& draft, const MtpChoice& choice) {
 
 bool Target::take_guesses(MtpDraft& draft, MtpChain& chain, std::int64_t guesses,
                           float confidence_min, const MtpChoice& choice) {
-    const bool drawn = !choice.pick || draw_guess(draft, choice).ok();
+    const bool drawn = !choice.pick || draw_guess(draft, chain, choice).ok();
     for (const op::Picked& guess : picked_) {
         if (!drawn || !(guess.confidence >= confidence_min)) return false;
         draft.path.push_back(guess.token);
         draft.confidence.push_back(guess.confidence);
         chain.next = guess.token;
     }
-    return draft.computed == guesses || !choice.go_on || choice.go_on(draft.confidence);
+    return draft.computed == guesses || !choice.go_on || choice.go_on(draft.path, draft.confidence);
 }
 
 }  // namespace strata::model

@@ -36,27 +36,42 @@ Result<Guesses> AutoDrafter::guess(const GuessRequest& request) {
     source_ = "none";
     const Policy::Choice choice = policy_.choose({request.count, expected_.guesses.evidence});
     if (choice.who == Policy::kNobody) return Guesses{};
-    GuessRequest asked = request;
-    asked.count = choice.count;
     if (choice.who == Policy::kSuffix) {
         source_ = suffix_.name();
         const auto first = expected_.guesses.tokens.begin();
         return Guesses{{first, first + choice.count}, {}, 0};
     }
-    return guess_with(static_cast<std::size_t>(choice.who), asked);
+    return guess_with(static_cast<std::size_t>(choice.who), choice.count, request);
 }
 
-Result<Guesses> AutoDrafter::guess_with(std::size_t drafter, const GuessRequest& request) {
+Result<Guesses> AutoDrafter::guess_with(std::size_t drafter, std::int64_t count,
+                                        const GuessRequest& request) {
     GuessRequest asked = request;
-    asked.go_on = [this](std::span<const float> confidence) { return policy_.go_on(confidence); };
+    asked.count = count;
+    asked.go_on = [&](std::span<const std::int32_t> chain, std::span<const float> confidence) {
+        return policy_.go_on(confidence,
+                             suffix_.continuation_after(request.text, chain, 1).evidence);
+    };
     source_ = drafters_[drafter]->name();
     STRATA_ASSIGN(Guesses guesses, drafters_[drafter]->guess(asked));
     computed_ = std::max<std::int64_t>(guesses.computed, 1);
-    const auto count = static_cast<std::size_t>(policy_.worth(guesses.confidence));
-    guesses.tokens.resize(count);
-    guesses.confidence.resize(count);
+    const auto worth = static_cast<std::size_t>(policy_.worth(guesses.confidence));
+    const bool all = worth == guesses.tokens.size();
+    guesses.tokens.resize(worth);
+    guesses.confidence.resize(worth);
     confidence_ = guesses.confidence;
+    if (all && worth > 0) add_suffix(request, guesses);
     return guesses;
+}
+
+// What followed guesses like these earlier in the text costs a row each and nothing more.
+void AutoDrafter::add_suffix(const GuessRequest& request, Guesses& guesses) const {
+    const std::int64_t room = request.count - std::ssize(guesses.tokens);
+    if (room < 1) return;
+    const SuffixDrafter::Continuation more =
+        suffix_.continuation_after(request.text, guesses.tokens, room);
+    const std::int64_t count = policy_.worth_after(guesses.confidence, more.evidence);
+    guesses.tokens.insert(guesses.tokens.end(), more.tokens.begin(), more.tokens.begin() + count);
 }
 
 void AutoDrafter::verified(const Verified& window) {

@@ -31,7 +31,9 @@ class AutoDrafter final : public Drafter {
 
   private:
     void read(std::span<const std::int32_t> text);
-    Result<Guesses> guess_with(std::size_t drafter, const GuessRequest& request);
+    Result<Guesses> guess_with(std::size_t drafter, std::int64_t count,
+                               const GuessRequest& request);
+    void add_suffix(const GuessRequest& request, Guesses& guesses) const;
 
     std::vector<std::unique_ptr<Drafter>> drafters_;
     Policy& policy_;

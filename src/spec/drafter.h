@@ -52,8 +52,9 @@ struct GuessRequest {
     std::span<const std::int32_t> text;
     std::int64_t count = 0;  // guesses at most
     Draw* draw = nullptr;    // null: the target takes the largest logit
-    // Whether one more guess is wanted after those of these confidences; empty: always.
-    std::function<bool(std::span<const float> confidence)> go_on;
+    // Whether one more guess is wanted after these; empty: always.
+    std::function<bool(std::span<const std::int32_t> chain, std::span<const float> confidence)>
+        go_on;
 };
 
 struct Guesses {

@@ -7,6 +7,7 @@ namespace strata::spec {
 Result<Guesses> MtpDrafter::guess(const GuessRequest& request) {
     model::MtpChoice choice;
     choice.go_on = request.go_on;
+    choice.token_end = token_end_;
     Continued before(request.draw == nullptr ? std::span<const std::int32_t>() : request.text);
     if (request.draw != nullptr) {
         choice.pick = [&](std::span<const float> logits, std::span<const std::int32_t> tokens,

@@ -7,11 +7,16 @@
 namespace strata::spec {
 
 // `sequence` keeps MTP cells; it and the target outlive the drafter. A chain ends before the first
-// guess whose confidence is below `confidence_min`.
+// guess whose confidence is below `confidence_min`. With a `token_end` only tokens below it are
+// guessed (model::MtpChoice).
 class MtpDrafter final : public Drafter {
   public:
-    MtpDrafter(model::Target& target, model::Sequence& sequence, float confidence_min)
-        : target_(target), sequence_(sequence), confidence_min_(confidence_min) {}
+    MtpDrafter(model::Target& target, model::Sequence& sequence, float confidence_min,
+               std::int32_t token_end = 0)
+        : target_(target),
+          sequence_(sequence),
+          confidence_min_(confidence_min),
+          token_end_(token_end) {}
 
     std::string_view name() const override { return "mtp"; }
     Result<Guesses> guess(const GuessRequest& request) override;
@@ -20,6 +25,7 @@ class MtpDrafter final : public Drafter {
     model::Target& target_;
     model::Sequence& sequence_;
     float confidence_min_;
+    std::int32_t token_end_;
 };
 
 }  // namespace strata::spec

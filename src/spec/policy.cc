@@ -12,12 +12,11 @@ namespace {
 // Windows that a share or a drafter's yield remembers: about 1 / (1 - kKeep).
 constexpr double kKeep = 0.97;
 // Cases that a prior counts as.
-constexpr double kPriorCases = 3;
+constexpr double kPriorCases = 8;
+constexpr double kConfidenceCases = 10;
+constexpr double kEvidenceCases = 12;
 // Windows that what is expected of a drafter counts as, beside what it gave.
 constexpr double kExpectedWindows = 2;
-// Each drafter is tried so often before its figures are believed, a chain with so many guesses.
-constexpr std::int64_t kFirstTries = 3;
-constexpr std::int64_t kFirstChain = 2;
 // What trying a drafter that is not the best may lose, of the time since its last try.
 constexpr double kTryLoss = 0.001;
 // What its windows count for after each window of another drafter, and by how much a drafter is
@@ -28,7 +27,8 @@ constexpr double kHope = 0.1;
 // What the cases of a place or a confidence count for after each window of the same drafter.
 constexpr double kUnseen = 0.99;
 // Plain windows that the rate of late begins with.
-constexpr double kRateWindows = 1;
+constexpr double kRateWindows = 16;
+constexpr double kRatePrior = 1.3;
 // What an earlier text counts for in the next.
 constexpr double kFade = 0.6;
 // Of another row of a verify window, in windows of one row: experts are read row by row.
@@ -36,8 +36,8 @@ constexpr double kVerifySlope = 0.3;
 
 }  // namespace
 
-double Share::value(double prior) const {
-    return (so_ + kPriorCases * prior) / (all_ + kPriorCases);
+double Share::value(double prior, double cases) const {
+    return (so_ + cases * prior) / (all_ + cases);
 }
 
 void Share::see(bool so) {
@@ -75,7 +75,7 @@ double Policy::draft(std::size_t drafter, std::int64_t guesses) const {
 // A place not yet seen is like the one before it.
 double Policy::position_share(const Drafter& drafter, std::size_t position) const {
     double share = drafter.prior.share;
-    for (std::size_t i = 0; i <= position; ++i) share = drafter.by_position[i].value(share);
+    for (std::size_t i = 0; i <= position; ++i) share = drafter.by_position[i].value(share, kPriorCases);
     return share;
 }
 
@@ -87,12 +87,12 @@ std::size_t Policy::confidence_class(float confidence) {
 double Policy::confidence_share(const Drafter& drafter, float confidence) const {
     const std::size_t c = confidence_class(confidence);
     const double middle = (static_cast<double>(c) + 0.5) / kConfidenceClasses;
-    return drafter.by_confidence[c].value(middle);
+    return drafter.by_confidence[c].value(middle, kConfidenceCases);
 }
 
 double Policy::suffix_share(Evidence evidence) const {
     const auto e = static_cast<std::size_t>(evidence);
-    return by_evidence_[e].value(kEvidenceShare[e]);
+    return by_evidence_[e].value(kEvidenceShare[e], kEvidenceCases);
 }
 
 void Policy::consider_suffix(std::span<const Evidence> evidence, double& best) {
@@ -114,7 +114,7 @@ Policy::Window Policy::expected_window(std::size_t drafter, std::int64_t count) 
     double chance = 1;
     double share = drafters_[drafter].prior.share;
     for (std::int64_t i = 0; i < count; ++i) {
-        share = drafters_[drafter].by_position[static_cast<std::size_t>(i)].value(share);
+        share = drafters_[drafter].by_position[static_cast<std::size_t>(i)].value(share, kPriorCases);
         right += chance *= share;
     }
     const auto used = std::min(count, static_cast<std::int64_t>(std::ceil(right)) + 1);
@@ -125,7 +125,6 @@ Policy::Window Policy::expected_window(std::size_t drafter, std::int64_t count) 
 std::int64_t Policy::best_count(std::size_t drafter, std::int64_t limit) const {
     const Drafter& d = drafters_[drafter];
     limit = std::min(limit, d.prior.count_max);
-    if (d.tries < kFirstTries && !d.prior.block) limit = std::min(limit, kFirstChain);
     std::int64_t best = 1;
     for (std::int64_t n = 2; n <= limit; ++n) {
         const double gain = expected_window(drafter, n).gain(rate_);
@@ -153,13 +152,21 @@ Policy::Window Policy::usual_window(std::size_t drafter, std::int64_t count) con
 // `loss` in milliseconds.
 bool Policy::worth_a_try(std::size_t drafter, double loss) const {
     const Drafter& d = drafters_[drafter];
-    return d.tries < kFirstTries || loss <= kTryLoss * (now_ms_ - d.last_ms);
+    return loss <= kTryLoss * (now_ms_ - d.last_ms);
+}
+
+void Policy::calibrate_window(std::int64_t rows, double milliseconds) {
+    costs_.verify.see(rows, milliseconds);
+}
+
+void Policy::calibrate_draft(std::size_t drafter, std::int64_t guesses, double milliseconds) {
+    costs_.drafts[drafter].see(guesses, milliseconds);
 }
 
 Policy::Choice Policy::choose(const Offer& offer) {
     choice_ = {};
     const Window plain{1, verify(1)};
-    rate_ = (kRateWindows + tokens_) / (kRateWindows * plain.ms + ms_);
+    rate_ = (kRateWindows * kRatePrior + tokens_) / (kRateWindows * plain.ms + ms_);
     if (offer.count < 1) return choice_;
     double best = plain.gain(rate_);
     const auto limit = static_cast<std::size_t>(offer.count);
@@ -185,23 +192,23 @@ Policy::Choice Policy::choose(const Offer& offer) {
     return choice_;
 }
 
-bool Policy::go_on(std::span<const float> confidence) const {
+bool Policy::go_on(std::span<const float> confidence, std::span<const Evidence> suffix) const {
     STRATA_CHECK(choice_.who >= 0);
-    const auto drafter = static_cast<std::size_t>(choice_.who);
+    const auto index = static_cast<std::size_t>(choice_.who);
+    const Drafter& drafter = drafters_[index];
     const auto made = static_cast<std::int64_t>(confidence.size());
-    if (drafters_[drafter].tries < kFirstTries) return true;
     double chance = 1;
-    for (const float c : confidence) chance *= confidence_share(drafters_[drafter], c);
-    chance *= position_share(drafters_[drafter], confidence.size());
-    const double ms =
-        draft(drafter, made + 1) - draft(drafter, made) + verify(made + 2) - verify(made + 1);
-    return chance > rate_ * ms;
+    for (const float c : confidence) chance *= confidence_share(drafter, c);
+    const double row = rate_ * (verify(made + 2) - verify(made + 1));
+    const double guess = rate_ * (draft(index, made + 1) - draft(index, made));
+    const double gain = chance * position_share(drafter, confidence.size()) - guess - row;
+    const double free = suffix.empty() ? 0 : chance * suffix_share(suffix.front()) - row;
+    return gain > std::max(0.0, free);
 }
 
 std::int64_t Policy::worth(std::span<const float> confidence) const {
     STRATA_CHECK(choice_.who >= 0);
     const Drafter& drafter = drafters_[static_cast<std::size_t>(choice_.who)];
-    if (drafter.tries < kFirstTries) return static_cast<std::int64_t>(confidence.size());
     double chance = 1;
     double tokens = 1;
     double best = tokens - rate_ * verify(1);
@@ -213,6 +220,26 @@ std::int64_t Policy::worth(std::span<const float> confidence) const {
             best = gain;
             count = static_cast<std::int64_t>(i) + 1;
         }
+    }
+    return count;
+}
+
+std::int64_t Policy::worth_after(std::span<const float> confidence,
+                                 std::span<const Evidence> evidence) const {
+    STRATA_CHECK(choice_.who >= 0);
+    const Drafter& drafter = drafters_[static_cast<std::size_t>(choice_.who)];
+    double chance = 1;
+    for (const float c : confidence) chance *= confidence_share(drafter, c);
+    const auto made = static_cast<std::int64_t>(confidence.size());
+    double gain = 0;
+    double best = 0;
+    std::int64_t count = 0;
+    for (std::int64_t i = 1; i <= std::ssize(evidence); ++i) {
+        chance *= suffix_share(evidence[static_cast<std::size_t>(i - 1)]);
+        gain += chance - rate_ * (verify(made + i + 1) - verify(made + i));
+        if (gain <= best) continue;
+        best = gain;
+        count = i;
     }
     return count;
 }
@@ -248,7 +275,6 @@ void Policy::learn(std::int64_t computed, std::span<const float> confidence,
     d.tokens += 1 + static_cast<double>(window.accepted);
     d.rows[static_cast<std::size_t>(window.rows)] += 1;
     d.guesses[static_cast<std::size_t>(computed)] += 1;
-    ++d.tries;
     d.last_ms = now_ms_;
 }
 

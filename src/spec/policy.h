@@ -21,8 +21,8 @@ namespace strata::spec {
 // How often something was so, lately.
 class Share {
   public:
-    // With `prior` counting as a few cases.
-    double value(double prior) const;
+    // With `prior` counting as so many cases.
+    double value(double prior, double cases) const;
     void see(bool so);
     void fade(double keep);
 
@@ -65,12 +65,22 @@ class Policy {
 
     explicit Policy(std::vector<NeuralPrior> drafters);
 
+    // What steps took that nothing but their time was wanted of: `rows` of a verify window, or
+    // `guesses` of a drafter.
+    void calibrate_window(std::int64_t rows, double milliseconds);
+    void calibrate_draft(std::size_t drafter, std::int64_t guesses, double milliseconds);
+
     Choice choose(const Offer& offer);
 
-    // Of the drafter chosen: whether it should guess on after these confidences, and how many of
-    // its guesses are worth a row.
-    bool go_on(std::span<const float> confidence) const;
+    // Of the drafter chosen: whether it should guess on after these confidences, where the suffix
+    // drafter could go on with guesses of this evidence, and how many of its guesses are worth a
+    // row.
+    bool go_on(std::span<const float> confidence, std::span<const Evidence> suffix) const;
     std::int64_t worth(std::span<const float> confidence) const;
+
+    // How many guesses of the suffix drafter are worth a row after those of the drafter chosen.
+    std::int64_t worth_after(std::span<const float> confidence,
+                             std::span<const Evidence> evidence) const;
 
     // What became of the choice: `computed` guesses were made, and those of `confidence` were
     // verified.
@@ -95,7 +105,6 @@ class Policy {
         double tokens = 0;
         std::array<double, kCostSizesMax + 1> rows{};
         std::array<double, kCostSizesMax + 1> guesses{};
-        std::int64_t tries = 0;
         double last_ms = 0;  // when it was last tried
         // In the choice under way: how many guesses would be best, and what they would gain.
         std::int64_t count = 0;

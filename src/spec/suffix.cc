@@ -93,34 +93,64 @@ void SuffixDrafter::read(std::span<const std::int32_t> text) {
     }
 }
 
-SuffixDrafter::Match SuffixDrafter::match() const {
+SuffixDrafter::Place SuffixDrafter::place() const {
     const std::int32_t link = std::max(at(last_).link, 0);
-    return {at(link).length, match_end_, std::max(at(link).times - 1, 0)};
+    return {link, at(link).length, match_end_, std::max(at(link).times - 1, 0)};
 }
 
-SuffixDrafter::Continuation SuffixDrafter::continuation(std::span<const std::int32_t> text,
-                                                        std::int64_t count) const {
+// The text ends with one token more.
+void SuffixDrafter::follow(std::int32_t token, Place& place) const {
+    auto found = edges_.find(edge(place.state, token));
+    while (found == edges_.end() && place.state > 0) {
+        place.state = at(place.state).link;
+        place.length = at(place.state).length;
+        found = edges_.find(edge(place.state, token));
+    }
+    if (found == edges_.end()) {
+        place = {};
+        return;
+    }
+    const Place whole = this->place();
+    if (found->second == last_ || found->second == whole.state) {
+        place = whole;
+        return;
+    }
+    const State& state = at(found->second);
+    place = {found->second, place.length + 1, state.end, state.times};
+}
+
+SuffixDrafter::Match SuffixDrafter::match() const {
+    const Place found = place();
+    return {found.length, found.end, found.times};
+}
+
+SuffixDrafter::Continuation SuffixDrafter::continuation_after(std::span<const std::int32_t> text,
+                                                              std::span<const std::int32_t> chain,
+                                                              std::int64_t count) const {
     Continuation out;
-    const Match found = match();
-    if (found.length == 0) return out;
-    std::int32_t state = at(last_).link;
-    std::int64_t length = found.length;
-    int times = found.times;
+    const Place whole = place();
+    Place now = whole;
+    for (const std::int32_t token : chain) follow(token, now);
+    if (now.length == 0) return out;
+    const std::int64_t end = now.end;
+    const auto token_at = [&](std::size_t i) {
+        if (i < text.size()) return text[i];
+        i -= text.size();
+        return i < chain.size() ? chain[i] : out.tokens[i - chain.size()];
+    };
     for (std::int64_t i = 0; i < count; ++i) {
         // Past the end of the text the guesses themselves go on, as they did after the match.
-        if (state == last_) {
-            state = at(last_).link;
-            length = found.length;
-            times = found.times;
-        }
-        const auto place = static_cast<std::size_t>(found.end + i);
-        const std::int32_t token =
-            place < text.size() ? text[place] : out.tokens[place - text.size()];
+        if (now.state == last_) now = whole;
+        const std::int32_t token = token_at(static_cast<std::size_t>(end + i));
+        const auto next = edges_.find(edge(now.state, token));
+        // The chain need not go on as the text does.
+        if (next == edges_.end()) break;
         out.tokens.push_back(token);
-        out.evidence.push_back(evidence_of(length, times, at(state).followers.size() == 1));
-        state = edges_.at(edge(state, token));
-        times = at(state).times;
-        ++length;
+        out.evidence.push_back(
+            evidence_of(now.length, now.times, at(now.state).followers.size() == 1));
+        now.state = next->second;
+        now.times = at(now.state).times;
+        ++now.length;
     }
     return out;
 }

@@ -59,7 +59,12 @@ class SuffixDrafter final : public Drafter {
         std::vector<std::int32_t> tokens;
         std::vector<Evidence> evidence;
     };
-    Continuation continuation(std::span<const std::int32_t> text, std::int64_t count) const;
+    Continuation continuation(std::span<const std::int32_t> text, std::int64_t count) const {
+        return continuation_after(text, {}, count);
+    }
+    // The same for the text with the tokens of `chain` after it, which it does not take in.
+    Continuation continuation_after(std::span<const std::int32_t> text,
+                                    std::span<const std::int32_t> chain, std::int64_t count) const;
 
     // Tokens of the text's end that occurred before, where that earlier occurrence ended, and how
     // often there was one: kTimesMax stands for more too.
@@ -79,6 +84,15 @@ class SuffixDrafter final : public Drafter {
         int times = 0;                        // how often they occur, to kTimesMax + 1
         std::vector<std::int32_t> followers;  // tokens that it has an edge for
     };
+    // The longest end of a text that occurs earlier: whose strings, how long, where it last ended.
+    struct Place {
+        std::int32_t state = 0;
+        std::int64_t length = 0;
+        std::int64_t end = 0;
+        int times = 0;
+    };
+    Place place() const;
+    void follow(std::int32_t token, Place& place) const;
     static std::uint64_t edge(std::int32_t state, std::int32_t token) {
         return static_cast<std::uint64_t>(static_cast<std::uint32_t>(state)) << 32 |
                static_cast<std::uint32_t>(token);

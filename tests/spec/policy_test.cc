@@ -114,7 +114,7 @@ class Player {
             while (computed < choice.count) {
                 ++computed;
                 confidence.push_back(share);
-                if (!drafter.block && !policy_->go_on(confidence)) break;
+                if (!drafter.block && !policy_->go_on(confidence, {})) break;
             }
             confidence.resize(static_cast<std::size_t>(policy_->worth(confidence)));
             window.rows = static_cast<std::int64_t>(confidence.size()) + 1;
