@@ -18,7 +18,9 @@ constexpr double kRowMsMost = 20;
 
 // After which windows a chain and a block of how many guesses are timed.
 std::int64_t guesses_after(std::int64_t rows, const spec::NeuralPrior& prior) {
-    const std::int64_t count = rows == 2 ? (prior.block ? 3 : 1) : rows == 4 ? (prior.block ? 7 : 3) : 0;
+    const std::int64_t count = rows == 2   ? (prior.block ? 3 : 1)
+                               : rows == 4 ? (prior.block ? 7 : 3)
+                                           : 0;
     return std::min(count, prior.count_max);
 }
 

@@ -70,7 +70,7 @@ class Sampler final : public spec::Draw {
 
     Sampling sampling_;
     std::vector<Candidate> candidates_;
-    std::vector<float> unpenalized_;  // logits, those of penalized tokens -infinity
+    std::vector<float> unpenalized_;    // logits, those of penalized tokens -infinity
     std::vector<std::int32_t> counts_;  // of each token, 0 between calls
     std::vector<std::int32_t> counted_;
 };

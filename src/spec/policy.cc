@@ -75,7 +75,8 @@ double Policy::draft(std::size_t drafter, std::int64_t guesses) const {
 // A place not yet seen is like the one before it.
 double Policy::position_share(const Drafter& drafter, std::size_t position) const {
     double share = drafter.prior.share;
-    for (std::size_t i = 0; i <= position; ++i) share = drafter.by_position[i].value(share, kPriorCases);
+    for (std::size_t i = 0; i <= position; ++i)
+        share = drafter.by_position[i].value(share, kPriorCases);
     return share;
 }
 
@@ -114,7 +115,8 @@ Policy::Window Policy::expected_window(std::size_t drafter, std::int64_t count) 
     double chance = 1;
     double share = drafters_[drafter].prior.share;
     for (std::int64_t i = 0; i < count; ++i) {
-        share = drafters_[drafter].by_position[static_cast<std::size_t>(i)].value(share, kPriorCases);
+        share =
+            drafters_[drafter].by_position[static_cast<std::size_t>(i)].value(share, kPriorCases);
         right += chance *= share;
     }
     const auto used = std::min(count, static_cast<std::int64_t>(std::ceil(right)) + 1);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/model/tiny_target.h"
 #include "tests/support/compare.h"
 
@@ -61,6 +63,24 @@ TEST(Mtp, a_chain_agrees_with_the_cells_of_the_text_it_guessed) {
     target.step(sequence, anchor, true);
     target->commit(sequence, 1, &cells);
     expect_same_bits("first guess", cells, guess);
+}
+
+TEST(Mtp, of_the_first_tokens_alone_the_likeliest_of_them_is_guessed) {
+    TinyTarget target;
+    const Tokens tokens = random_tokens("first", 30, target->config());
+    model::Sequence sequence = target.sequence(true);
+    target.run(sequence, tokens, 64, false);
+    const auto all = target->draft(sequence, 5, 1, 0, {.keep_logits = true});
+    ASSERT_TRUE(all.ok());
+    const std::vector<float> logits(all->logits.data,
+                                    all->logits.data + target->config().vocabulary);
+    for (const std::int32_t end : {1, 17, 100, 100'000}) {
+        const auto known = std::min(static_cast<std::size_t>(end), logits.size());
+        const auto want = std::max_element(logits.begin(), logits.begin() + known) - logits.begin();
+        const auto got = target->draft(sequence, 5, 1, 0, {.token_end = end});
+        ASSERT_TRUE(got.ok());
+        EXPECT_EQ(got->path, Tokens{static_cast<std::int32_t>(want)}) << end;
+    }
 }
 
 TEST(Mtp, a_chain_ends_before_a_guess_below_the_floor) {

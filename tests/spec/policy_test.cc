@@ -210,6 +210,33 @@ TEST(Policy, follows_a_text_that_changes) {
     }
 }
 
+TEST(Policy, what_was_measured_before_the_first_text_is_where_it_begins) {
+    for (const bool dear : {true, false}) {
+        MadeUp world;
+        world.drafters = {{.guess_ms = dear ? 20.0 : 1.0, .further_ms = 1, .share = 0.6}};
+        Policy policy({{.cost = 0.25, .slope = 1, .share = 0.6, .count_max = 7}});
+        for (const std::int64_t rows : {1, 2, 4}) {
+            policy.calibrate_window(rows, world.verify(rows));
+        }
+        policy.calibrate_draft(0, 1, world.draft(0, 1));
+        policy.calibrate_draft(0, 3, world.draft(0, 3));
+        EXPECT_EQ(policy.choose({7, {}}).who, dear ? Policy::kNobody : 0);
+    }
+}
+
+TEST(Policy, a_chain_ends_where_the_text_says_as_surely_what_follows) {
+    Policy policy({{.cost = 0.1, .slope = 1, .share = 0.8, .count_max = 7}});
+    ASSERT_EQ(policy.choose({7, {}}).who, 0);
+    const std::vector<float> confidence = {0.97F};
+    EXPECT_TRUE(policy.go_on(confidence, {}));
+    const std::vector<spec::Evidence> sure(3, spec::Evidence::three_times);
+    EXPECT_FALSE(policy.go_on(confidence, sure));
+    EXPECT_EQ(policy.worth_after(confidence, sure), 3);
+    const std::vector<spec::Evidence> unsure(3, spec::Evidence::differ);
+    EXPECT_TRUE(policy.go_on(confidence, unsure));
+    EXPECT_EQ(policy.worth_after(confidence, unsure), 0);
+}
+
 TEST(Policy, a_machine_that_stutters_is_not_taken_for_a_slow_one) {
     MadeUp world;
     world.drafters = {kGoodChain};

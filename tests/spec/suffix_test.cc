@@ -104,6 +104,42 @@ TEST(Suffix, guesses_what_followed_as_far_as_it_is_likely) {
     EXPECT_EQ(guess(drafter, {5, 6, 5, 6, 5, 6, 5, 6}, 5), (Tokens{5, 6, 5, 6, 5}));
 }
 
+TEST(Suffix, goes_on_after_tokens_that_are_not_yet_the_text_s) {
+    const auto after = [](const Tokens& text, const Tokens& chain) {
+        spec::SuffixDrafter drafter;
+        drafter.read(text);
+        return drafter.continuation_after(text, chain, 4).tokens;
+    };
+    const Tokens text = {1, 2, 3, 4, 5, 6, 1, 2};
+    EXPECT_EQ(after(text, {}), (Tokens{3, 4, 5, 6}));
+    EXPECT_EQ(after(text, {3}), (Tokens{4, 5, 6, 1}));
+    EXPECT_EQ(after(text, {3, 4}), (Tokens{5, 6, 1, 2}));
+    // Where the match does not go on so, a shorter end may.
+    EXPECT_EQ(after(text, {5}), (Tokens{6, 1, 2, 5}));
+    EXPECT_EQ(after(text, {9}), Tokens{});
+    EXPECT_EQ(after(text, {9, 4}), (Tokens{5, 6, 1, 2}));
+    EXPECT_EQ(after({7, 8}, {8}), Tokens{});
+
+    // Of any text and chain: what is guessed follows the chain's end somewhere before it.
+    Random random("chains");
+    for (int i = 0; i < 2000; ++i) {
+        const auto draw = [&](std::int64_t most) {
+            Tokens tokens(static_cast<std::size_t>(random.integer(1, most)));
+            for (auto& t : tokens) t = static_cast<std::int32_t>(random.integer(0, 2));
+            return tokens;
+        };
+        const Tokens start = draw(12);
+        Tokens all = start;
+        const Tokens chain = draw(4);
+        all.insert(all.end(), chain.begin(), chain.end());
+        for (const std::int32_t token : after(start, chain)) {
+            const Tokens pair = {all.back(), token};
+            ASSERT_NE(std::search(all.begin(), all.end(), pair.begin(), pair.end()), all.end());
+            all.push_back(token);
+        }
+    }
+}
+
 TEST(Suffix, time_a_token_stays_bounded) {
     Random random("long");
     for (const bool repeating : {true, false}) {

@@ -249,8 +249,8 @@ void expand(const Call& call, const Inputs& inputs, std::int64_t net, std::int64
     float* ups = gates + piece_rows(call, net) * count;
     // Of matrices that are one piece the next one lies elsewhere.
     const bool whole = rows == gate.rows;
-    const std::byte* after = whole ? call.matrices[std::min(net + 1, call.nets() - 1)].gate.data
-                                   : nullptr;
+    const std::byte* after =
+        whole ? call.matrices[std::min(net + 1, call.nets() - 1)].gate.data : nullptr;
     multiply_rows(gate, first, rows, input_of(call, inputs, net, gate.type), instructions,
                   workspace, gates, whole ? up.data : nullptr);
     multiply_rows(up, first, rows, input_of(call, inputs, net, up.type), instructions, workspace,
@@ -318,13 +318,12 @@ void expand_all(const Call& call, const Inputs& inputs, Queue& queue,
     const auto cut = [&](std::int64_t thread) {
         return division.piece_at(cost * thread / queue.threads());
     };
-    queue.share(division.first_piece[division.nets], 4 * cost, cut,
-                [&](std::int64_t piece, int thread) {
-                    const std::int64_t net = division.net_of(piece);
-                    const std::int64_t first =
-                        (piece - division.first_piece[net]) * piece_rows(call, net);
-                    expand(call, inputs, net, first, queue.instructions(), workspaces.of(thread));
-                });
+    queue.share(
+        division.first_piece[division.nets], 4 * cost, cut, [&](std::int64_t piece, int thread) {
+            const std::int64_t net = division.net_of(piece);
+            const std::int64_t first = (piece - division.first_piece[net]) * piece_rows(call, net);
+            expand(call, inputs, net, first, queue.instructions(), workspaces.of(thread));
+        });
 }
 
 // Rows of y that are computed together: their sums of all members have to stay in a cache.
@@ -338,8 +337,7 @@ std::int64_t contract_rows(const Call& call) {
 Panels panels_of(const Call& call, const float* sums, std::int64_t together, std::int64_t net,
                  std::int64_t member) {
     const std::int64_t first = call.first(net);
-    return {sums + first * together + (member - first) * kPanelRows,
-            call.count(net) * kPanelRows};
+    return {sums + first * together + (member - first) * kPanelRows, call.count(net) * kPanelRows};
 }
 
 // `count` values of row t of y, at `y`.
@@ -363,8 +361,8 @@ void contract(const Call& call, const Hidden& hidden, std::int64_t first, std::i
     const std::int64_t together = contract_rows(call);
     for (std::int64_t net = 0; net < call.nets(); ++net) {
         const std::int64_t following = net + 1 < call.nets() ? net + 1 : 0;
-        const std::int64_t then = following == 0 ? std::min(first + count, call.args.y.cols - 1)
-                                                 : first;
+        const std::int64_t then =
+            following == 0 ? std::min(first + count, call.args.y.cols - 1) : first;
         multiply_rows(call.matrices[net].down, first, count, hidden_of(call, hidden, net),
                       instructions, workspace, workspace.sums + call.first(net) * together,
                       call.matrices[following].down.row(then));
@@ -460,8 +458,8 @@ void experts(const op::Experts& args, device::Queue& queue) {
     std::int64_t bytes = 0;
     for (const std::int64_t net : {std::int64_t{0}, call.groups.used}) {
         const Net& own_net = call.matrices[net];
-        bytes = std::max({bytes, own_net.gate.row_bytes, own_net.up.row_bytes,
-                          own_net.down.row_bytes});
+        bytes =
+            std::max({bytes, own_net.gate.row_bytes, own_net.up.row_bytes, own_net.down.row_bytes});
     }
     const std::int64_t together = contract_rows(call);
     const Workspaces workspaces(own, bytes, widest,

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/product.h"
 #include "backend/cpu/queue.h"
 #include "base/check.h"
 #include "base/exponential.h"
@@ -27,8 +28,13 @@ Piece piece_of(const float* logits, std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
         if (logits[i] > piece.largest) piece = {logits[i], i, 0};
     }
-    // Nothing of nothing where all are as low as can be.
-    if (piece.largest == -std::numeric_limits<float>::infinity()) return piece;
+    if (piece.largest == -std::numeric_limits<float>::infinity()) {
+        // Nothing of nothing where all are as low as can be.
+        for (std::int64_t i = begin; i < end; ++i) {
+            if (std::isnan(logits[i])) piece.sum = static_cast<double>(logits[i]);
+        }
+        return piece;
+    }
     // In sixteen sums, whose loop vectorizes.
     float lane[kLanes] = {};
     std::int64_t i = begin;
@@ -37,8 +43,8 @@ Piece piece_of(const float* logits, std::int64_t begin, std::int64_t end) {
             lane[j] += exponential(logits[i + j] - piece.largest);
         }
     }
-    for (const float one : lane) piece.sum += one;
-    for (; i < end; ++i) piece.sum += exponential(logits[i] - piece.largest);
+    for (const float one : lane) piece.sum += static_cast<double>(one);
+    for (; i < end; ++i) piece.sum += static_cast<double>(exponential(logits[i] - piece.largest));
     return piece;
 }
 
