@@ -11,10 +11,10 @@ namespace {
 
 // Windows that a share or a drafter's yield remembers: about 1 / (1 - kKeep).
 constexpr double kKeep = 0.97;
-// Cases that a prior counts as.
+// Cases that a prior counts as: of guesses by place, by confidence and by evidence.
 constexpr double kPriorCases = 8;
 constexpr double kConfidenceCases = 10;
-constexpr double kEvidenceCases = 12;
+constexpr double kEvidenceCases = 6;
 // Windows that what is expected of a drafter counts as, beside what it gave.
 constexpr double kExpectedWindows = 2;
 // What trying a drafter that is not the best may lose, of the time since its last try.
@@ -26,7 +26,8 @@ constexpr double kIdle = 0.995;
 constexpr double kHope = 0.1;
 // What the cases of a place or a confidence count for after each window of the same drafter.
 constexpr double kUnseen = 0.99;
-// Plain windows that the rate of late begins with.
+// The rate of late begins with the time of so many plain windows, in which so many times their
+// tokens came: as if text were already being guessed well, so that first guesses are sure ones.
 constexpr double kRateWindows = 16;
 constexpr double kRatePrior = 1.3;
 // What an earlier text counts for in the next.
