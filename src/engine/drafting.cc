@@ -17,7 +17,8 @@ namespace {
 constexpr std::int64_t kRowsDefault = 4;
 // Before anything is known: of first guesses that are right, and what the further rows of a block
 // cost beside its first.
-constexpr double kShareDefault = 0.6;
+constexpr double kMtpShare = 0.65;
+constexpr double kBlockShare = 0.6;
 constexpr double kBlockSlope = 0.1;
 // What an MTP guess takes beside a layer of the trunk: the fusion, the mixer and the head.
 constexpr double kMtpLayers = 1.5;
@@ -26,7 +27,7 @@ spec::NeuralPrior mtp_prior(const model::Config& config) {
     spec::NeuralPrior prior;
     prior.cost = kMtpLayers / static_cast<double>(config.layers);
     prior.slope = 1;
-    prior.share = kShareDefault;
+    prior.share = kMtpShare;
     prior.count_max = kWindowMax - 1;
     return prior;
 }
@@ -41,7 +42,7 @@ spec::NeuralPrior block_prior(const dflash::Config& draft, const model::Config& 
     spec::NeuralPrior prior;
     prior.cost = static_cast<double>(draft.layers) / static_cast<double>(config.layers);
     prior.slope = kBlockSlope;
-    prior.share = kShareDefault;
+    prior.share = kBlockShare;
     prior.count_max = std::min(kWindowMax, draft.block_size) - 1;
     prior.block = true;
     return prior;

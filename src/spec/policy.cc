@@ -23,7 +23,7 @@ constexpr double kTryLoss = 0.001;
 // taken to be better than it seemed, over the root of the windows that are known of it: of two that
 // are nearly as good the one that had bad luck gets another chance.
 constexpr double kIdle = 0.995;
-constexpr double kHope = 0.1;
+constexpr double kHope = 0.2;
 // What the cases of a place or a confidence count for after each window of the same drafter.
 constexpr double kUnseen = 0.99;
 // The rate of late begins with the time of so many plain windows, in which so many times their
