@@ -255,8 +255,7 @@ class Target {
         op::Weight head;
         bool drawn = false;  // by the caller, from logits
     };
-    MtpChain begin_chain(const Sequence& sequence, std::int32_t anchor,
-                         const MtpChoice& choice);
+    MtpChain begin_chain(const Sequence& sequence, std::int32_t anchor, const MtpChoice& choice);
     // The next `count` guesses, each after the one before it, to picked_.
     void run_chain(const Sequence& sequence, const MtpChain& chain, std::int64_t done,
                    std::int64_t count);
