@@ -15,8 +15,8 @@
 
 namespace strata {
 
-// Numbers that keys and values are kept in.
-enum class CacheKind : std::uint8_t { f16, f32 };
+// Numbers that keys and values are kept in; q8_0: 8 bits, and an F16 scale for every 32.
+enum class CacheKind : std::uint8_t { f16, f32, q8_0 };
 
 // How delta nets read a prompt. The recurrent form gives the same bits however a prompt is cut; the
 // chunked one differs from it by rounding.

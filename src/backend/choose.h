@@ -6,9 +6,15 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "op/cache_row.h"
 #include "strata/engine.h"
 
 namespace strata {
+
+constexpr op::CacheType cache_type(CacheKind kind) {
+    if (kind == CacheKind::f32) return op::CacheType::f32;
+    return kind == CacheKind::q8_0 ? op::CacheType::q8_0 : op::CacheType::f16;
+}
 
 struct ChosenBackend {
     Backend backend;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "backend/choose.h"
 #include "base/mapped_file.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
@@ -131,12 +132,10 @@ Result<Files> files_of(const BenchOptions& request) {
     STRATA_ASSIGN(const gguf::File file, gguf::File::open(request.model.model));
     STRATA_ASSIGN(const model::Config config, model::config_from_gguf(file));
     const std::int64_t context = request.model.context;
-    const auto cache =
-        request.model.cache == CacheKind::f16 ? op::CacheType::f16 : op::CacheType::f32;
     return Files{{file.paths().begin(), file.paths().end()},
                  file.total_bytes(),
-                 model::Sequence::state_bytes(
-                     config, {context == 0 ? config.context : context, cache, false})};
+                 model::Sequence::state_bytes(config, {context == 0 ? config.context : context,
+                                                       cache_type(request.model.cache), false})};
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ Result<Runner> Runner::load(const BenchOptions& options, std::int64_t rows_max) 
         return STRATA_ERROR("the chunk is ", model.chunk, " tokens, wanted 1 to ", kChunkRowsMax);
     }
     Runner runner(options);
-    runner.cache_ = model.cache == CacheKind::f16 ? op::CacheType::f16 : op::CacheType::f32;
+    runner.cache_ = cache_type(model.cache);
     STRATA_ASSIGN(gguf::File file, gguf::File::open(model.model));
     const auto fits = [](std::uint64_t) { return Status(Ok{}); };
     STRATA_ASSIGN(ChosenBackend chosen, choose_backend(model.device, model.threads, fits));

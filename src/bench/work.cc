@@ -91,7 +91,7 @@ void WorkCount::add_state(const StepShape& shape, Work& work) const {
     const double history = static_cast<double>(config_.delta_kernel - 1) *
                            static_cast<double>(config_.delta_channels());
     const std::int64_t all = shape.first + shape.rows;
-    const double cached = cache_ == op::CacheType::f16 ? 2 : 4;
+    const op::CacheRow cached{cache_, config_.kv_heads, config_.head_dim};
     for (const model::LayerKind kind : config_.kinds) {
         if (kind == model::LayerKind::delta_net) {
             work.bytes.state += 2 * 4 * (memory + history);
@@ -102,7 +102,7 @@ void WorkCount::add_state(const StepShape& shape, Work& work) const {
         // Rows may share what they select: of the cache the last row's part is counted, once.
         const auto kept = std::min<std::int64_t>(all, config_.index_budget + config_.index_ratio);
         work.bytes.state +=
-            2 * cached * static_cast<double>(kept) * static_cast<double>(config_.kv_width()) +
+            2.0 * static_cast<double>(kept * cached.bytes()) +
             4.0 * static_cast<double>(all / config_.index_ratio) * config_.index_dim;
         for (std::int64_t row = shape.first; row < all; ++row) {
             const auto visible =

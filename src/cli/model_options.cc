@@ -49,8 +49,9 @@ void add_computing_options(Options& options, ModelOptions* to) {
     options.integer("--chunk", {1, kChunkRowsMax}, &to->chunk,
                     concat("Prompt tokens read at a time, 1 to ", kChunkRowsMax,
                            " (default: ", to->chunk, ")"));
-    options.choice("--kv", {"f16", "f32"}, &to->cache,
-                   "Numbers that keys and values are kept in (default: f16)");
+    options.choice("--kv", {"f16", "f32", "q8_0"}, &to->cache,
+                   "Numbers that keys and values are kept in; q8_0: 8 bits with a scale for every "
+                   "32, half the memory of f16 (default: f16)");
     options.integer("--ram", {0, INT64_MAX}, &to->ram,
                     "Bytes of the machine's memory to stay within (default: all that is free)");
     options.integer("--vram", {0, INT64_MAX}, &to->vram,
@@ -83,7 +84,8 @@ EngineOptions engine_options(const ModelOptions& options) {
     engine.vram = options.vram;
     engine.checkpoints = options.checkpoints;
     engine.ngram_cache = options.ngram_cache;
-    engine.cache = options.cache == 0 ? CacheKind::f16 : CacheKind::f32;
+    constexpr CacheKind kKinds[] = {CacheKind::f16, CacheKind::f32, CacheKind::q8_0};
+    engine.cache = kKinds[options.cache];
     engine.prompt_form = options.prompt_form == 0 ? PromptForm::recurrent : PromptForm::chunked;
     return engine;
 }

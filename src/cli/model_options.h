@@ -24,7 +24,7 @@ struct ModelOptions {
     std::optional<std::int64_t> ram;
     std::optional<std::int64_t> vram;
     std::optional<std::int64_t> checkpoints;
-    std::size_t cache = 0;        // of the choices f16, f32
+    std::size_t cache = 0;        // of the choices f16, f32, q8_0
     std::size_t prompt_form = 0;  // of the choices recurrent, chunked
 };
 

@@ -69,7 +69,7 @@ std::vector<std::int64_t> default_feature_layers(std::int64_t layers) {
 }
 
 model::SequenceOptions Engine::Parts::sequence_options(std::int64_t tokens, bool mtp) const {
-    return {tokens, options.cache == CacheKind::f16 ? op::CacheType::f16 : op::CacheType::f32, mtp};
+    return {tokens, cache_type(options.cache), mtp};
 }
 
 op::DeltaForm Engine::Parts::prompt_form() const {

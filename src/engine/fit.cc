@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/choose.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "model/target.h"
@@ -27,7 +28,7 @@ Result<model::Fit> fit_engine(const EngineOptions& options, const EngineFiles& f
     model::PlanOptions plan;
     plan.may_shrink = options.context == 0;
     plan.sequence.context = plan.may_shrink ? config.context : options.context;
-    plan.sequence.cache = options.cache == CacheKind::f16 ? op::CacheType::f16 : op::CacheType::f32;
+    plan.sequence.cache = cache_type(options.cache);
     plan.sequence.mtp = config.mtp_layers > 0 || files.mtp != nullptr;
     plan.rows_max = std::max(options.chunk, model::kWindowRowsMax);
     plan.ngram_cache =

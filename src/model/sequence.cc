@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -22,7 +24,34 @@ void append(std::string& out, T value) {
     out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-std::size_t cache_bytes(op::CacheType type) { return type == op::CacheType::f16 ? 2 : 4; }
+op::CacheRow cached_row(const Config& config, const SequenceOptions& options) {
+    return {options.cache, config.kv_heads, config.head_dim};
+}
+
+// Of header()'s numbers, from the end: the type of the caches, whether there is an MTP layer, rows.
+constexpr std::size_t kTypeFromEnd = 3 * sizeof(std::int64_t);
+
+// That saved bytes begin with the header `wanted`, up to the number of rows.
+Status check_header(const std::string& wanted, std::span<const char> saved) {
+    constexpr std::string_view kNames[] = {"f16", "f32", "q8_0"};
+    const std::size_t size = wanted.size() - sizeof(std::int64_t);
+    const std::size_t type_at = wanted.size() - kTypeFromEnd;
+    std::string theirs(saved.data(), std::min(size, saved.size()));
+    if (saved.size() >= wanted.size() && theirs == wanted.substr(0, size)) return Ok{};
+    std::int64_t types[2] = {};  // ours and theirs
+    std::memcpy(&types[0], wanted.data() + type_at, sizeof(types[0]));
+    if (theirs.size() == size) {
+        std::memcpy(&types[1], theirs.data() + type_at, sizeof(types[1]));
+        theirs.replace(type_at, sizeof(types[0]), wanted, type_at, sizeof(types[0]));
+    }
+    if (theirs == wanted.substr(0, size) && types[1] >= 0 && types[1] < std::ssize(kNames)) {
+        return STRATA_ERROR("a checkpoint holds keys and values in ",
+                            kNames[static_cast<std::size_t>(types[1])], ", wanted ",
+                            kNames[static_cast<std::size_t>(types[0])]);
+    }
+    return STRATA_ERROR("a checkpoint of ", saved.size(),
+                        " bytes was not saved by this model with these options");
+}
 
 // Null stays null: sizes are asked for before there is memory.
 void* offset(void* data, std::size_t bytes) {
@@ -35,12 +64,11 @@ std::int64_t mtp_cells(std::int64_t rows) { return std::max<std::int64_t>(rows -
 }  // namespace
 
 void Sequence::lay_out_attention(device::Carver& carver, AttentionLayerState& state) {
-    const std::int64_t values = options_.context * config_.kv_width();
-    const std::size_t size = cache_bytes(options_.cache);
+    const auto size = static_cast<std::size_t>(cached_row(config_, options_).bytes());
     state.cache.type = options_.cache;
     state.cache.context = options_.context;
-    state.cache.keys = carver.take_bytes(values, size);
-    state.cache.values = carver.take_bytes(values, size);
+    state.cache.keys = carver.take_bytes(options_.context, size);
+    state.cache.values = carver.take_bytes(options_.context, size);
     state.cache.block_keys =
         carver.take<float>(options_.context / config_.index_ratio * config_.index_dim);
     const std::int64_t raw = std::int64_t{config_.index_ratio - 1} * config_.index_dim;
@@ -128,8 +156,7 @@ void Sequence::reset(device::Queue& queue) {
 
 void Sequence::visit_cells(const AttentionLayerState& state, std::int64_t first, std::int64_t last,
                            const Region& region) const {
-    const std::size_t entry =
-        static_cast<std::size_t>(config_.kv_width()) * cache_bytes(options_.cache);
+    const auto entry = static_cast<std::size_t>(cached_row(config_, options_).bytes());
     const auto cells = [&](void* data, std::int64_t from, std::int64_t to, std::size_t size) {
         region(offset(data, static_cast<std::size_t>(from) * size),
                static_cast<std::size_t>(to - from) * size);
@@ -248,12 +275,8 @@ std::string Sequence::save(device::Queue& queue) const {
 Status Sequence::restore(device::Queue& queue, std::span<const char> saved) {
     STRATA_CHECK(!stepping());
     const std::string wanted = header(0);
+    STRATA_TRY(check_header(wanted, saved));
     std::int64_t rows = 0;
-    if (saved.size() < wanted.size() ||
-        std::memcmp(saved.data(), wanted.data(), wanted.size() - sizeof(rows)) != 0) {
-        return STRATA_ERROR("a checkpoint of ", saved.size(),
-                            " bytes was not saved by this model with these options");
-    }
     std::memcpy(&rows, saved.data() + wanted.size() - sizeof(rows), sizeof(rows));
     if (rows < 0 || rows > options_.context) {
         return STRATA_ERROR("a checkpoint holds ", rows, " tokens, wanted at most the context of ",

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "device/tensor.h"
-#include "op/sparse_attention.h"
+#include "op/cache_row.h"
 #include "op/weight.h"
 
 namespace strata::op {
@@ -11,8 +11,8 @@ namespace strata::op {
 // What one sequence keeps of one layer of a block draft: a ring. Position p belongs in slot
 // p mod slots, and position[slot] says whose cell is there; -1: none.
 struct DflashCells {
-    void* keys = nullptr;    // [slots, G, d] of `type`, after norm and rotation
-    void* values = nullptr;  // [slots, G, d] of `type`
+    void* keys = nullptr;    // [slots] rows of `type` (CacheRow), after norm and rotation
+    void* values = nullptr;  // [slots] rows of `type`
     std::int32_t* position = nullptr;
     CacheType type = CacheType::f16;
     std::int64_t slots = 0;

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "device/tensor.h"
+#include "op/cache_row.h"
 #include "op/weight.h"
 
 namespace strata::op {
@@ -10,13 +11,11 @@ namespace strata::op {
 // Rows of a sequence: kernels keep positions in 32 bits.
 inline constexpr std::int64_t kContextMax = INT32_MAX;
 
-enum class CacheType : std::uint8_t { f16, f32 };
-
 // What one sequence keeps of one attention layer. Entries at and past the first row of a call are
 // scratch: dropping rows needs no work here.
 struct AttentionCache {
-    void* keys = nullptr;    // [context, G, d] of `type`, after norm and rotation
-    void* values = nullptr;  // [context, G, d] of `type`
+    void* keys = nullptr;    // [context] rows of `type` (CacheRow), after norm and rotation
+    void* values = nullptr;  // [context] rows of `type`
     CacheType type = CacheType::f16;
     float* block_keys = nullptr;  // [context / ratio, di], after norm and rotation
     std::int64_t context = 0;     // rows that fit

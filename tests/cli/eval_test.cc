@@ -196,9 +196,9 @@ TEST_F(EvalCommand, the_bundled_draft_guesses_its_target_and_changes_no_text) {
 TEST_F(EvalCommand, drawn_texts_are_the_same_with_every_drafter) {
     const std::string model = directory_ / "mtp.gguf";
     expect_done(run_strata({"synth", model, "--preset", "tiny", "--mtp"}));
-    const Json found = json_of(
-        run_strata({"eval", "lossless", "-m", model, "--prompts", "2", "-n", "8", "--prompt-tokens",
-                    "8", "--spec", "3,16", "--temp", "1", "--seed", "3", "--json"}));
+    const Json found = json_of(run_strata({"eval", "lossless", "-m", model, "--prompts", "2", "-n",
+                                           "8", "--prompt-tokens", "8", "--spec", "3,16", "--temp",
+                                           "1", "--seed", "3", "--kv", "q8_0", "--json"}));
     EXPECT_EQ(found["different"], 0);
     EXPECT_GT(found["drafted"], 0);
 }

@@ -25,6 +25,11 @@ class Drafted : public ::testing::Test {
         engine_ = Engine::load({.model = synth.output, .context = 100}).value();
     }
 
+    // From now on.
+    void keep_in(CacheKind cache) {
+        engine_ =
+            Engine::load({.model = folder_ / "tiny.gguf", .context = 100, .cache = cache}).value();
+    }
     Completion generate(const Drafting& drafting, const GenerateRequest& request) {
         Session session = engine_->make_session(0, drafting).value();
         return session.generate(request).value();
@@ -47,6 +52,7 @@ TEST_F(Drafted, every_drafter_gives_the_undrafted_text) {
         {}, {.temperature = 1, .top_k = 30, .presence_penalty = 0.5, .seed = 9}};
     for (const Sampling& sampling : samplings) {
         for (const std::int64_t tokens : {0, 1, 2, 3, 60}) {
+            keep_in(tokens < 60 ? CacheKind::f16 : CacheKind::q8_0);
             const Completion want = generate({}, request(sampling, tokens));
             for (const DraftKind kind :
                  {DraftKind::suffix, DraftKind::mtp, DraftKind::joined, DraftKind::best}) {
@@ -219,11 +225,12 @@ class BlockDrafted : public ::testing::Test {
         }
         engine_ = load(100);
     }
-    std::unique_ptr<Engine> load(std::int64_t context) {
+    std::unique_ptr<Engine> load(std::int64_t context, CacheKind cache = CacheKind::f16) {
         return Engine::load({.model = folder_ / "target.gguf",
                              .dflash = folder_ / "draft.gguf",
                              .context = context,
-                             .chunk = 8})
+                             .chunk = 8,
+                             .cache = cache})
             .value();
     }
     static GenerateRequest request(const Sampling& sampling, std::int64_t tokens) {
@@ -241,6 +248,7 @@ class BlockDrafted : public ::testing::Test {
 
 TEST_F(BlockDrafted, the_text_is_the_undrafted_one_at_every_width_and_floor) {
     for (const Sampling& sampling : {Sampling{}, Sampling{.temperature = 1, .seed = 9}}) {
+        engine_ = load(100, sampling.temperature > 0 ? CacheKind::q8_0 : CacheKind::f16);
         for (const std::int64_t tokens : {2, 3, 24}) {
             const GenerateRequest wanted = request(sampling, tokens);
             const Completion want = engine_->make_session().value().generate(wanted).value();

@@ -66,15 +66,16 @@ TEST(CudaModel, has_the_logits_of_the_cpu_and_the_same_in_any_window) {
     // Long enough for sparse attention to leave blocks out.
     const Tokens tokens = random_tokens("cuda", 40, models.cpu->config());
     const std::span<const std::int32_t> all(tokens);
-    model::Sequence on_cpu = models.cpu.sequence();
+    const model::SequenceOptions sequences{256, op::CacheType::q8_0, false};
+    model::Sequence on_cpu = models.cpu.sequence(false, 256, sequences.cache);
     const auto want = run(*models.cpu, on_cpu, all, 16);
-    auto made = models.cuda->make_sequence({256, op::CacheType::f16, false});
+    auto made = models.cuda->make_sequence(sequences);
     ASSERT_TRUE(made.ok());
     model::Sequence sequence = std::move(made).value();
     auto got = run(*models.cuda, sequence, all.first(33), 11);
     append(got, run(*models.cuda, sequence, all.subspan(33), 1));
     expect_close("logits", got, want, width, Tolerance::recurrence());
-    auto again = models.cuda->make_sequence({256, op::CacheType::f16, false});
+    auto again = models.cuda->make_sequence(sequences);
     ASSERT_TRUE(again.ok());
     model::Sequence other = std::move(again).value();
     expect_same_bits("in other windows", run(*models.cuda, other, all, 16), got);

@@ -11,7 +11,6 @@
 namespace strata::test {
 namespace {
 
-constexpr op::CacheType kCacheTypes[] = {op::CacheType::f16, op::CacheType::f32};
 constexpr std::int64_t kBlockRows[] = {1, 2, 3, 7, 8, 16};
 
 std::vector<std::int32_t> random_tokens(Random& random, std::int64_t count, std::int64_t below) {
@@ -32,8 +31,6 @@ void check_inject(const std::string& label, const DflashDraft& draft,
                   std::int64_t slots) {
     const Rows x = rows_of(features, draft.sizes.features);
     const auto rows = static_cast<std::int64_t>(x.size());
-    const Tolerance tolerance =
-        type == op::CacheType::f16 ? Tolerance::half() : Tolerance::projection();
     on_backends(
         label,
         [&](TestBackend& b) {
@@ -47,10 +44,8 @@ void check_inject(const std::string& label, const DflashDraft& draft,
                 for (std::int64_t t = std::max<std::int64_t>(0, rows - slots); t < rows; ++t) {
                     const std::int64_t slot = (first + t) % slots;
                     position[slot] = static_cast<std::int32_t>(first + t);
-                    expect_close(label + ", key", slice(ring.keys, slot, 1, ring.width),
-                                 {cells[t].key}, tolerance);
-                    expect_close(label + ", value", slice(ring.values, slot, 1, ring.width),
-                                 {cells[t].value}, tolerance);
+                    expect_cached(label + ", key", ring.row, ring.key(slot), {cells[t].key});
+                    expect_cached(label + ", value", ring.row, ring.value(slot), {cells[t].value});
                 }
                 expect_equal(label + ", positions", ring.position, position);
             }
@@ -89,8 +84,8 @@ TEST(DflashInject, a_ring_keeps_the_last_rows_whatever_came_before) {
     for (const std::int64_t slots : {1, 3, 10}) {
         for (const std::int64_t first : {0, 1, 17}) {
             check_inject("ring of " + std::to_string(slots), draft,
-                         random.floats(11 * draft.sizes.features, -2, 2), first, op::CacheType::f32,
-                         slots);
+                         random.floats(11 * draft.sizes.features, -2, 2), first,
+                         op::CacheType::q8_0, slots);
         }
     }
 }
@@ -101,7 +96,7 @@ TEST(DflashInject, each_row_is_bit_identical_to_that_row_alone) {
     const std::int64_t width = draft.sizes.features;
     const auto features = random.floats(17 * width, -2, 2);
     for (TestBackend& backend : backends()) {
-        auto rings = empty_rings(draft, op::CacheType::f16, 12);
+        auto rings = empty_rings(draft, op::CacheType::q8_0, 12);
         const auto together = run_inject(backend, "together", draft, features, 3, rings).rings;
         for (std::int64_t t = 0; t < 17; ++t) {
             rings = run_inject(backend, "alone", draft, slice(features, t, 1, width), 3 + t, rings)

@@ -232,7 +232,7 @@ TEST(Prompt, sparse_attention_matches_the_oracle_and_itself_in_every_chunk) {
             const auto layer = random_attention(random, Types::mixed(), shape, 40);
             const auto x = random.floats(50 * 40, -2, 2);
             const AttentionExpected want = attention_expected(layer, rows_of(x, 40));
-            for (const op::CacheType type : {op::CacheType::f16, op::CacheType::f32}) {
+            for (const op::CacheType type : kCacheTypes) {
                 const auto got = run_sequence(backend, "prompt", layer, type, x, {50});
                 expect_sequence(backend.name, layer, want, got, Tolerance::rounded_inputs());
                 if (type == op::CacheType::f32) continue;

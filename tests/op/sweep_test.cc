@@ -135,7 +135,7 @@ TEST(Sweep, sparse_attention) {
         const auto layer = random_attention(random, Types::mixed(), shape, 64);
         const auto x = random.floats(random.integer(1, 160) * 64, -2, 2);
         const std::vector<std::int64_t> sizes = {random.integer(1, 9), random.integer(1, 70)};
-        const auto type = random.integer(0, 1) == 0 ? op::CacheType::f16 : op::CacheType::f32;
+        const op::CacheType type = kCacheTypes[random.integer(0, 2)];
         const AttentionExpected want = attention_expected(layer, rows_of(x, 64));
         const std::string label = "shape " + std::to_string(n);
         on_backends(

@@ -34,6 +34,10 @@ struct Tolerance {
 
     // A value that was rounded to 11 bits on the other side of a tie: one unit in the last place.
     static constexpr Tolerance half() { return {"half", 0x1p-10, 1e-6}; }
+
+    // A group of up to 32 values as multiples of a 127th of its largest, in F16: half a step, where
+    // the largest is at most sqrt(32) times the root mean square.
+    static constexpr Tolerance eight_bits() { return {"eight_bits", 0x1p-10, 0.0225}; }
 };
 
 // Two scores nearer to each other than this part of the larger may be ranked either way by F32

@@ -1,38 +1,37 @@
 // Keys and values as caches store them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include "backend/cpu/instructions.h"
-#include "op/sparse_attention.h"
-#include "quant/half.h"
+#include "op/cache_row.h"
 
 namespace strata::cpu {
 
-// Rounds `n` values to the cache's type, at element `at` of the cache.
-inline void store_cache(const float* from, std::int64_t n, op::CacheType type, void* cache,
-                        std::int64_t at) {
-    if (type == op::CacheType::f32) {
-        std::memcpy(static_cast<float*>(cache) + at, from,
-                    static_cast<std::size_t>(n) * sizeof(float));
-        return;
-    }
-    auto* to = static_cast<std::uint16_t*>(cache) + at;
-    for (std::int64_t i = 0; i < n; ++i) to[i] = quant::f32_to_f16(from[i]);
-}
+// Puts the [G, d] values of row `at` into a cache.
+void store_row(const op::CacheRow& row, const float* from, void* cache, std::int64_t at);
 
 // The values of F16 numbers.
 void widen(Instructions instructions, const std::uint16_t* from, std::int64_t n, float* to);
 
-// `n` values from element `at` of a cache on.
-inline void load_cache(Instructions instructions, const void* cache, op::CacheType type,
-                       std::int64_t at, std::int64_t n, float* to) {
-    if (type == op::CacheType::f16) {
-        widen(instructions, static_cast<const std::uint16_t*>(cache) + at, n, to);
+// Head g of a row in q8_0.
+void widen_head(Instructions instructions, const op::CacheRow& shape, const std::byte* row,
+                std::int64_t g, float* to);
+
+// Head g of row `at` of a cache.
+inline void load_head(Instructions instructions, const op::CacheRow& row, const void* cache,
+                      std::int64_t at, std::int64_t g, float* to) {
+    const std::byte* from = static_cast<const std::byte*>(cache) + at * row.bytes();
+    const std::int64_t first = g * row.dim;
+    if (row.type == op::CacheType::f16) {
+        widen(instructions, reinterpret_cast<const std::uint16_t*>(from) + first, row.dim, to);
+    } else if (row.type == op::CacheType::q8_0) {
+        widen_head(instructions, row, from, g, to);
     } else {
-        std::memcpy(to, static_cast<const float*>(cache) + at,
-                    static_cast<std::size_t>(n) * sizeof(float));
+        std::memcpy(to, from + first * static_cast<std::int64_t>(sizeof(float)),
+                    static_cast<std::size_t>(row.dim) * sizeof(float));
     }
 }
 

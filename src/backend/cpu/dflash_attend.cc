@@ -115,12 +115,13 @@ template <typename Body>
 void for_tiles(const Call& call, const void* cells, MatrixView<const float> own,
                std::int64_t kv_head, const Scratch& scratch, const Body& body) {
     const std::int64_t d = call.head_dim();
+    const op::CacheRow row{call.layer.cells.type, call.args.shape.kv_heads, d};
     const Visible& visible = call.visible;
     for (std::int64_t first = 0; first < visible.count; first += kCellTile) {
         const std::int64_t count = std::min(kCellTile, visible.count - first);
         for (std::int64_t i = 0; i < count; ++i) {
-            load_cache(call.instructions, cells, call.layer.cells.type,
-                       visible.slot[first + i] * own.cols + kv_head * d, d, scratch.cells + i * d);
+            load_head(call.instructions, row, cells, visible.slot[first + i], kv_head,
+                      scratch.cells + i * d);
         }
         body(first, Rows{.data = scratch.cells, .stride = d, .count = count});
     }

@@ -72,6 +72,7 @@ void fill_cells(const op::DflashInject& args, const op::DflashContextLayer& laye
                 MatrixView<float> key, MatrixView<const float> value, Queue& queue) {
     const op::DflashCells& cells = layer.cells;
     const std::int64_t d = args.shape.head_dim;
+    const op::CacheRow stored{cells.type, args.shape.kv_heads, d};
     const std::int64_t pairs = args.shape.rotary_pairs;
     const std::int64_t skipped = std::max(std::int64_t{0}, key.rows - cells.slots);
     const MatrixView<float> turns = queue.matrix(queue.threads(), 2 * pairs);
@@ -87,8 +88,8 @@ void fill_cells(const op::DflashInject& args, const op::DflashContextLayer& laye
                     turn(head, own, own + pairs, pairs);
                 }
                 const std::int64_t slot = p % cells.slots;
-                store_cache(key.row(t), key.cols, cells.type, cells.keys, slot * key.cols);
-                store_cache(value.row(t), key.cols, cells.type, cells.values, slot * key.cols);
+                store_row(stored, key.row(t), cells.keys, slot);
+                store_row(stored, value.row(t), cells.values, slot);
                 cells.position[slot] = static_cast<std::int32_t>(p);
             }
         });

@@ -90,9 +90,8 @@ std::int64_t list_positions(const op::SparseAttention& args, const Selection& se
 // Row `position`, head g of one of the caches.
 void load(Instructions instructions, const op::SparseAttention& args, const void* cache,
           std::int64_t position, std::int64_t g, float* to) {
-    const std::int64_t d = args.shape.head_dim;
-    load_cache(instructions, cache, args.cache.type, (position * args.shape.kv_heads + g) * d, d,
-               to);
+    const op::CacheRow row{args.cache.type, args.shape.kv_heads, args.shape.head_dim};
+    load_head(instructions, row, cache, position, g, to);
 }
 
 // Calls body(first, count) with cached rows first .. first+count-1 of the list in scratch.cached.

@@ -55,10 +55,9 @@ void finish_keys(Instructions instructions, const op::SparseAttention& args, std
     for (std::int64_t g = 0; g < shape.kv_heads; ++g) {
         norm_and_turn(instructions, key + g * d, args.key_norm, d, args, turns);
     }
-    const std::int64_t width = shape.kv_heads * d;
-    const std::int64_t at = (args.first + t) * width;
-    store_cache(key, width, args.cache.type, args.cache.keys, at);
-    store_cache(value, width, args.cache.type, args.cache.values, at);
+    const op::CacheRow row{args.cache.type, shape.kv_heads, d};
+    store_row(row, key, args.cache.keys, args.first + t);
+    store_row(row, value, args.cache.values, args.first + t);
 }
 
 // Norms and turns the queries of row t.

@@ -65,7 +65,6 @@ __global__ void __launch_bounds__(kPieceThreads) attend_cells(Attend attend) {
     attend.look_up();
     __shared__ int slots[kPiece];
     __shared__ int positions[kPiece];
-    using Stored = typename Cache::Stored;
     const auto piece = static_cast<int>(blockIdx.x);
     const auto g = static_cast<int>(blockIdx.y);
     if (piece >= attend.pieces_used()) return;
@@ -76,18 +75,17 @@ __global__ void __launch_bounds__(kPieceThreads) attend_cells(Attend attend) {
     if (thread < kPiece) attend.find(piece, thread, &slots[thread], &positions[thread]);
     __syncthreads();
     const auto cell = [&](const void* cache, int e) {
-        return static_cast<const Stored*>(cache) +
-               (std::int64_t{slots[e]} * attend.shape.kv_heads + g) * d;
+        return Cache::head(cache, attend.shape.kv_heads, d, slots[e], g);
     };
     for (int pair = thread; pair < kPiece * queries; pair += kPieceThreads) {
         const int e = pair / queries;
         const int q = pair % queries;
         float sum = -INFINITY;
         if (attend.sees(q / attend.group, positions[e])) {
-            const Stored* key = cell(attend.cells.keys, e);
+            const auto key = cell(attend.cells.keys, e);
             const float* query = attend.query(g, q);
             sum = 0.0f;
-            for (int c = 0; c < d; ++c) sum = __fmaf_rn(query[c], Cache::decode(key[c]), sum);
+            for (int c = 0; c < d; ++c) sum = __fmaf_rn(query[c], Cache::value(key, c), sum);
         }
         scores[pair] = sum;
     }
@@ -101,7 +99,7 @@ __global__ void __launch_bounds__(kPieceThreads) attend_cells(Attend attend) {
         for (int e = 0; e < kPiece; ++e) {
             const float weight = scores[e * queries + i / d];
             if (weight == 0.0f) continue;  // the cell may hold anything
-            sum = __fmaf_rn(weight, Cache::decode(cell(attend.cells.values, e)[i % d]), sum);
+            sum = __fmaf_rn(weight, Cache::value(cell(attend.cells.values, e), i % d), sum);
         }
         attend.values[at * d + i] = sum;
     }

@@ -66,22 +66,22 @@ __global__ void __launch_bounds__(kUnits* kWarp) fill_cells(op::DflashInject arg
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int unit = static_cast<int>(blockIdx.x) * kUnits + warp;
-    if (unit >= 2 * args.shape.kv_heads) return;
+    const int kv_heads = args.shape.kv_heads;
+    if (unit >= 2 * kv_heads) return;
     const int d = args.shape.head_dim;
-    const int head = unit % args.shape.kv_heads * d;
+    const int head = unit % kv_heads * d;
     const std::int64_t position = first_of(args) + t;
     const std::int64_t slot = position % cells.slots;
-    const std::int64_t at = slot * layers.key[l].cols + head;
-    if (unit >= args.shape.kv_heads) {
-        for (int i = lane; i < d; i += kWarp) {
-            store_cached(cells.type, cells.values, at + i, layers.value[l].row(t)[head + i]);
-        }
+    const op::CacheRow cell{cells.type, kv_heads, d};
+    float* held = reinterpret_cast<float*>(shared_bytes()) + warp * d;
+    if (unit >= kv_heads) {
+        store_head(cell, layers.value[l].row(t) + head, cells.values, slot, unit - kv_heads);
         return;
     }
     norm_and_turn(layers.key[l].row(t) + head, d, layers.layer[l].key_norm, args.epsilon,
-                  {args.inverse_frequency, args.shape.rotary_pairs, position},
-                  reinterpret_cast<float*>(shared_bytes()) + warp * d,
-                  [&](int i, float value) { store_cached(cells.type, cells.keys, at + i, value); });
+                  {args.inverse_frequency, args.shape.rotary_pairs, position}, held,
+                  [&](int i, float value) { held[i] = value; });
+    store_head(cell, held, cells.keys, slot, unit);
     if (unit == 0 && lane == 0) cells.position[slot] = static_cast<std::int32_t>(position);
 }
 

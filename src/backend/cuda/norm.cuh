@@ -71,7 +71,8 @@ __device__ inline float2 turn_of(const Turns& turns, int i) {
 }
 
 // store(i, value i of rope(rms_norm(x; gain))) for a head x of `dim` values, by a warp, whose
-// lanes all call it; `held` is shared memory of `dim` values that is the warp's own.
+// lanes all call it; `held` is shared memory of `dim` values that is the warp's own, and what
+// `store` may write value i to.
 template <typename Store>
 __device__ void norm_and_turn(const float* x, int dim, op::Gain gain, float epsilon,
                               const Turns& turns, float* held, Store store) {

@@ -40,7 +40,6 @@ struct HeldPiece {
     static constexpr int kSets = kPiece / kWarps / (kWarp / kLanes);  // keys of a lane
     static constexpr int kOwn = kDim / kPieceThreads;                 // dimensions of a thread
     static_assert(kOwn * kPieceThreads == kDim && kOwn <= 2);
-    using Stored = typename Cache::Stored;
     using Own = std::conditional_t<kOwn == 2, typename Cache::Two, typename Cache::One>;
 
     typename Cache::Eight keys[kSets][kEights];
@@ -53,23 +52,21 @@ struct HeldPiece {
                static_cast<int>(threadIdx.x) % kWarp / kLanes;
     }
 
-    // Entry e of the piece is row rows[e] of the caches [rows, kv_heads, kDim]; all can be read.
+    // Entry e of the piece is row rows[e] of the caches of [kv_heads, kDim]; all can be read.
     __device__ void load(const void* key_cache, const void* value_cache, int kv_heads, int g,
                          const int* rows) {
-        const auto* all_keys = static_cast<const Stored*>(key_cache) + g * kDim;
-        const auto* all_values = static_cast<const Stored*>(value_cache) + g * kDim;
-        const std::int64_t stride = std::int64_t{kv_heads} * kDim;
 #pragma unroll
         for (int set = 0; set < kSets; ++set) {
-            const Stored* key = all_keys + rows[entry(set)] * stride;
+            const auto key = Cache::head(key_cache, kv_heads, kDim, rows[entry(set)], g);
 #pragma unroll
             for (int j = 0; j < kEights; ++j) {
-                keys[set][j].load(key + kEight * (lane_part() + j * kLanes));
+                keys[set][j].load(key, kEight * (lane_part() + j * kLanes));
             }
         }
 #pragma unroll
         for (int e = 0; e < kPiece; ++e) {
-            values[e].load(all_values + rows[e] * stride + kOwn * threadIdx.x);
+            values[e].load(Cache::head(value_cache, kv_heads, kDim, rows[e], g),
+                           kOwn * static_cast<int>(threadIdx.x));
         }
     }
 

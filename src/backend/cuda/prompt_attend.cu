@@ -66,19 +66,15 @@ struct Attention {
 
     __device__ void bring(int tile, int count) const {
         constexpr int kPieces = kDim / 8;
-        const std::int64_t width = std::int64_t{rows.args.shape.kv_heads} * kDim;
         const int piece = static_cast<int>(threadIdx.x) % kPieces;
 #pragma unroll
         for (int row = static_cast<int>(threadIdx.x) / kPieces; row < kKeys;
              row += kThreads / kPieces) {
             const int i = tile * kKeys + row;
             const bool take = i < count;
-            const std::int64_t at =
-                (take ? seen.at(i) : 0) * width + std::int64_t{key_head} * kDim + piece * 8;
-            bring_piece(row_piece<kDim>(memory.keys[tile % 2], row, piece), Cache(),
-                        rows.args.cache.keys, at, take);
-            bring_piece(row_piece<kDim>(memory.values[tile % 2], row, piece), Cache(),
-                        rows.args.cache.values, at, take);
+            bring_pieces<kDim, Cache>(row_piece<kDim>(memory.keys[tile % 2], row, piece),
+                                      row_piece<kDim>(memory.values[tile % 2], row, piece),
+                                      rows.args, take ? seen.at(i) : 0, key_head, piece, take);
         }
         commit_copies();
     }

@@ -98,17 +98,14 @@ struct Early {
     }
     __device__ void bring(int tile, int end) const {
         constexpr int kPieces = kDim / 8;
-        const std::int64_t width = std::int64_t{rows.args.shape.kv_heads} * kDim;
         const int piece = static_cast<int>(threadIdx.x) % kPieces;
 #pragma unroll
         for (int i = 0; i < kKeys * kPieces / kThreads; ++i) {
             const int row = static_cast<int>(threadIdx.x) / kPieces + i * (kThreads / kPieces);
             const int key = tile * kKeys + row;
-            const std::int64_t at = key * width + std::int64_t{key_head} * kDim + piece * 8;
-            bring_piece(row_piece<kDim>(memory.keys[tile % 2], row, piece), Cache(),
-                        rows.args.cache.keys, at, key < end);
-            bring_piece(row_piece<kDim>(memory.values[tile % 2], row, piece), Cache(),
-                        rows.args.cache.values, at, key < end);
+            bring_pieces<kDim, Cache>(row_piece<kDim>(memory.keys[tile % 2], row, piece),
+                                      row_piece<kDim>(memory.values[tile % 2], row, piece),
+                                      rows.args, key, key_head, piece, key < end);
         }
         commit_copies();
     }

@@ -68,18 +68,17 @@ __global__ void __launch_bounds__(kThreads)
     auto* scores = reinterpret_cast<float*>(shared_bytes());
     if (thread < count) positions[thread] = seen.at(piece * kPiece + thread);
     __syncthreads();
-    using Stored = typename Cache::Stored;
-    const auto row_at = [&](int i) {
-        return (std::int64_t{positions[i]} * shape.kv_heads + g) * d;
+    const auto head_of = [&](const void* cache, int i) {
+        return Cache::head(cache, shape.kv_heads, d, positions[i], g);
     };
     for (int pair = thread; pair < kPiece * group; pair += kThreads) {
         const int i = pair / group;
         float sum = -INFINITY;
         if (i < count) {
-            const auto* key = static_cast<const Stored*>(rows.args.cache.keys) + row_at(i);
+            const auto key = head_of(rows.args.cache.keys, i);
             const float* query = rows.query.row(t) + (g * group + pair % group) * 2 * d;
             sum = 0.0f;
-            for (int c = 0; c < d; ++c) sum = __fmaf_rn(query[c], Cache::decode(key[c]), sum);
+            for (int c = 0; c < d; ++c) sum = __fmaf_rn(query[c], Cache::value(key, c), sum);
         }
         scores[pair] = sum;
     }
@@ -91,8 +90,8 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = thread; i < group * d; i += kThreads) {
         float sum = 0.0f;
         for (int e = 0; e < count; ++e) {
-            const auto* value = static_cast<const Stored*>(rows.args.cache.values) + row_at(e);
-            sum = __fmaf_rn(scores[e * group + i / d], Cache::decode(value[i % d]), sum);
+            const auto value = head_of(rows.args.cache.values, e);
+            sum = __fmaf_rn(scores[e * group + i / d], Cache::value(value, i % d), sum);
         }
         partial.out[at * d + i] = sum;
     }

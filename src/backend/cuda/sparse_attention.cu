@@ -78,22 +78,17 @@ __global__ void __launch_bounds__(kUnits* kWarp) finish_units(SparseRows rows) {
         if (keeps_raw(rows, t)) keep_raw(rows);
         return;
     }
-    const std::int64_t cached = (first_of(args) + t) * rows.key.cols;
+    const op::CacheRow cached{args.cache.type, shape.kv_heads, d};
     if (unit < shape.kv_heads) {
-        const std::int64_t at = std::int64_t{unit} * d;
-        norm_and_turn(rows.key.row(t) + at, d, args.key_norm, args.epsilon, turns, held,
-                      [&](int i, float value) {
-                          store_cached(args.cache.type, args.cache.keys, cached + at + i, value);
-                      });
+        norm_and_turn(rows.key.row(t) + std::int64_t{unit} * d, d, args.key_norm, args.epsilon,
+                      turns, held, [&](int i, float value) { held[i] = value; });
+        store_head(cached, held, args.cache.keys, turns.position, unit);
         return;
     }
     unit -= shape.kv_heads;
     if (unit < shape.kv_heads) {
-        const std::int64_t at = std::int64_t{unit} * d;
-        for (int i = static_cast<int>(threadIdx.x) % kWarp; i < d; i += kWarp) {
-            store_cached(args.cache.type, args.cache.values, cached + at + i,
-                         rows.value.row(t)[at + i]);
-        }
+        store_head(cached, rows.value.row(t) + std::int64_t{unit} * d, args.cache.values,
+                   turns.position, unit);
         return;
     }
     unit -= shape.kv_heads;

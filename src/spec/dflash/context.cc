@@ -18,13 +18,14 @@ std::int64_t slots_of(const Config& config, std::int64_t layer, std::int64_t con
 std::vector<op::DflashCells> carve(const Config& config, const ContextOptions& options,
                                    device::Carver& pieces) {
     std::vector<op::DflashCells> all;
-    const std::size_t size = options.cache == op::CacheType::f16 ? 2 : 4;
+    const op::CacheRow row{options.cache, config.kv_heads, config.head_dim};
+    const auto size = static_cast<std::size_t>(row.bytes());
     for (std::int64_t l = 0; l < config.layers; ++l) {
         op::DflashCells cells;
         cells.slots = slots_of(config, l, options.context);
         cells.type = options.cache;
-        cells.keys = pieces.take_bytes(cells.slots * config.kv_width(), size);
-        cells.values = pieces.take_bytes(cells.slots * config.kv_width(), size);
+        cells.keys = pieces.take_bytes(cells.slots, size);
+        cells.values = pieces.take_bytes(cells.slots, size);
         cells.position = pieces.take<std::int32_t>(cells.slots);
         all.push_back(cells);
     }

@@ -72,12 +72,10 @@ void expect_state(const std::string& label, const AttentionLayer& layer,
         values.push_back(row.value);
         raw.push_back(row.raw);
     }
-    const bool half = got.state.type == op::CacheType::f16;
-    const Tolerance stored = half ? Tolerance::half() : Tolerance::projection();
-    expect_close(label + ", keys", flat(cached_rows(layer, got.state, got.state.keys)), keys,
-                 stored);
-    expect_close(label + ", values", flat(cached_rows(layer, got.state, got.state.values)), values,
-                 stored);
+    const op::CacheRow row = row_of(layer, got.state.type);
+    expect_cached(label + ", keys", row, flat(cached_rows(layer, got.state, got.state.keys)), keys);
+    expect_cached(label + ", values", row, flat(cached_rows(layer, got.state, got.state.values)),
+                  values);
     expect_close(label + ", raw rows", got.raw, raw, Tolerance::projection());
     const auto complete = static_cast<std::int64_t>(want.block_keys.size());
     expect_close(label + ", block keys",

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/op/oracle/cache.h"
 #include "tests/op/oracle/dflash.h"
 #include "tests/support/rig.h"
 
@@ -12,12 +13,18 @@ namespace strata::test {
 
 // The cells of one layer: each slot with its position or -1, and poison in the free ones.
 struct DflashRing {
-    op::CacheType type = op::CacheType::f32;
+    op::CacheRow row;
     std::int64_t slots = 0;
-    std::int64_t width = 0;
     std::vector<std::int32_t> position;
-    std::vector<float> keys;  // as the stored type rounds them
-    std::vector<float> values;
+    std::vector<std::byte> keys;
+    std::vector<std::byte> values;
+
+    std::vector<float> key(std::int64_t slot) const {
+        return cached_values(row, keys.data() + slot * row.bytes());
+    }
+    std::vector<float> value(std::int64_t slot) const {
+        return cached_values(row, values.data() + slot * row.bytes());
+    }
 };
 void expect_same_output(const std::string& what, const std::vector<DflashRing>& got,
                         const std::vector<DflashRing>& want);

@@ -3,26 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
-
-#include "quant/half.h"
 
 namespace strata::test {
 namespace {
-
-std::size_t entry_bytes(op::CacheType type) { return type == op::CacheType::f16 ? 2 : 4; }
 
 template <typename T>
 void poison_from(std::vector<T>& values, std::int64_t first) {
     std::fill(values.begin() + first, values.end(), poison<T>());
 }
 
-// That `after` is `before` outside [first, last) and holds no poisoned value of `size` bytes
-// inside.
+// That `after` is `before` outside [first, last).
 template <typename T>
-void expect_written(const std::string& what, const std::vector<T>& before,
-                    const std::vector<T>& after, std::int64_t first, std::int64_t last,
-                    std::size_t size) {
+void expect_kept(const std::string& what, const std::vector<T>& before, const std::vector<T>& after,
+                 std::int64_t first, std::int64_t last) {
     const auto* old = reinterpret_cast<const std::byte*>(before.data());
     const auto* now = reinterpret_cast<const std::byte*>(after.data());
     const std::size_t from = first * sizeof(T);
@@ -30,18 +23,12 @@ void expect_written(const std::string& what, const std::vector<T>& before,
     const std::size_t end = before.size() * sizeof(T);
     EXPECT_TRUE(std::equal(now, now + from, old)) << what << ": earlier entries changed";
     EXPECT_TRUE(std::equal(now + to, now + end, old + to)) << what << ": later entries changed";
-    for (std::size_t at = from; at < to; at += size) {
-        const bool poisoned =
-            std::all_of(now + at, now + at + size, [](std::byte b) { return b == kPoison; });
-        ASSERT_FALSE(poisoned) << what << ": value " << (at - from) / size
-                               << " of the new rows was not written, or came from scratch";
-    }
 }
 
 // Scratch as a call finds it: poison from the first row on, and raw rows before the start too.
 void poison_scratch(const AttentionLayer& layer, AttentionState& state) {
     const op::AttentionShape& shape = layer.shape;
-    const auto row_bytes = static_cast<std::int64_t>(entry_bytes(state.type)) * layer.kv_width();
+    const std::int64_t row_bytes = row_of(layer, state.type).bytes();
     poison_from(state.keys, state.rows * row_bytes);
     poison_from(state.values, state.rows * row_bytes);
     poison_from(state.block_keys, state.rows / shape.ratio * shape.index_dim);
@@ -70,35 +57,44 @@ void advance(Rig& rig, const AttentionLayer& layer, const op::SparseAttention& a
              AttentionState& state) {
     const op::AttentionShape& shape = layer.shape;
     const std::int64_t end = state.rows + args.x.rows;
-    const std::size_t size = entry_bytes(state.type);
-    const std::int64_t row_bytes = static_cast<std::int64_t>(size) * layer.kv_width();
-    const auto take = [&](const char* name, auto& values, const auto* data, std::int64_t first,
-                          std::int64_t last, std::size_t value_bytes) {
-        auto after = rig.read(data);
-        expect_written(rig.label() + ", " + name, values, after, first, last, value_bytes);
-        values = std::move(after);
+    const op::CacheRow row = row_of(layer, state.type);
+    const auto take_rows = [&](const char* name, std::vector<std::byte>& rows, const void* data) {
+        auto after = rig.read(static_cast<const std::byte*>(data));
+        expect_kept(rig.label() + ", " + name, rows, after, state.rows * row.bytes(),
+                    end * row.bytes());
+        rows = std::move(after);
+        for (std::int64_t p = state.rows; p < end; ++p) {
+            ASSERT_FALSE(holds_poison(row, rows.data() + p * row.bytes()))
+                << rig.label() << ", " << name << ": a part of row " << p
+                << " was not written, or came from scratch";
+        }
     };
-    take("keys", state.keys, static_cast<const std::byte*>(args.cache.keys), state.rows * row_bytes,
-         end * row_bytes, size);
-    take("values", state.values, static_cast<const std::byte*>(args.cache.values),
-         state.rows * row_bytes, end * row_bytes, size);
-    take("block_keys", state.block_keys, static_cast<const float*>(args.cache.block_keys),
-         state.rows / shape.ratio * shape.index_dim, end / shape.ratio * shape.index_dim,
-         sizeof(float));
+    take_rows("keys", state.keys, args.cache.keys);
+    take_rows("values", state.values, args.cache.values);
+    auto blocks = rig.read(static_cast<const float*>(args.cache.block_keys));
+    const std::int64_t from = state.rows / shape.ratio * shape.index_dim;
+    const std::int64_t to = end / shape.ratio * shape.index_dim;
+    expect_kept(rig.label() + ", block keys", state.block_keys, blocks, from, to);
+    EXPECT_TRUE(std::none_of(blocks.begin() + from, blocks.begin() + to, is_poison<float>))
+        << rig.label() << ": a block key was not written, or came from scratch";
+    state.block_keys = std::move(blocks);
     state.raw = rig.read(static_cast<const float*>(args.raw_to));
     state.rows = end;
 }
 
 }  // namespace
 
+op::CacheRow row_of(const AttentionLayer& layer, op::CacheType type) {
+    return {type, layer.shape.kv_heads, layer.shape.head_dim};
+}
+
 AttentionState empty_attention_state(const AttentionLayer& layer, op::CacheType type,
                                      std::int64_t context) {
     const op::AttentionShape& shape = layer.shape;
-    const std::size_t entries = context * layer.kv_width();
     AttentionState state;
     state.type = type;
     state.context = context;
-    state.keys.assign(entries * entry_bytes(type), kPoison);
+    state.keys.assign(context * row_of(layer, type).bytes(), kPoison);
     state.values = state.keys;
     state.block_keys.assign(context / shape.ratio * shape.index_dim, poison<float>());
     state.raw.assign(std::int64_t{shape.ratio - 1} * shape.index_dim, poison<float>());
@@ -107,18 +103,13 @@ AttentionState empty_attention_state(const AttentionLayer& layer, op::CacheType 
 
 Rows cached_rows(const AttentionLayer& layer, const AttentionState& state,
                  const std::vector<std::byte>& cache) {
-    const std::size_t size = entry_bytes(state.type);
-    std::vector<float> values(static_cast<std::size_t>(state.rows * layer.kv_width()));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-        std::uint16_t half = 0;
-        if (size == 4) {
-            std::memcpy(&values[i], cache.data() + i * size, size);
-        } else {
-            std::memcpy(&half, cache.data() + i * size, size);
-            values[i] = quant::f16_to_f32(half);
-        }
+    const op::CacheRow row = row_of(layer, state.type);
+    Rows rows;
+    for (std::int64_t p = 0; p < state.rows; ++p) {
+        const auto values = cached_values(row, cache.data() + p * row.bytes());
+        rows.emplace_back(values.begin(), values.end());
     }
-    return rows_of(values, layer.kv_width());
+    return rows;
 }
 
 AttentionOutput run_attention(TestBackend& backend, const std::string& label,

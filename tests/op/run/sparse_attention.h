@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/op/oracle/cache.h"
 #include "tests/op/oracle/sparse_attention.h"
 #include "tests/support/rig.h"
 
@@ -19,6 +20,8 @@ struct AttentionState {
     std::vector<float> block_keys;
     std::vector<float> raw;  // the last ratio-1 raw rows
 };
+
+op::CacheRow row_of(const AttentionLayer& layer, op::CacheType type);
 
 // No rows yet; everything is poison.
 AttentionState empty_attention_state(const AttentionLayer& layer, op::CacheType type,
