@@ -53,6 +53,8 @@ struct Agreement {
 struct AgreementRequest {
     EngineOptions model;
     std::string against;  // a file of the same model, run with the same options
+    // What that one keeps keys and values in; nothing: what model.cache says.
+    std::optional<CacheKind> against_cache;
     std::string text;
     std::int64_t window = 0;  // as for perplexity
 };

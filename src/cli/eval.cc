@@ -17,6 +17,7 @@ namespace {
 struct Eval {
     ModelOptions model;
     std::string against;
+    std::size_t against_cache = kCacheNames.size();  // those: --kv of both
     std::string file;
     std::string output;
     bool json = false;
@@ -89,6 +90,9 @@ Status run_agreement(const Eval& options) {
     STRATA_ASSIGN(request.text, read_text(options.file));
     request.model = engine_options(options.model);
     request.against = options.against;
+    if (options.against_cache < kCacheNames.size()) {
+        request.against_cache = static_cast<CacheKind>(options.against_cache);
+    }
     request.window = options.model.context;
     Watched watched("agreement");
     STRATA_ASSIGN(const Agreement found, agreement(request, watched.callback()));
@@ -139,6 +143,8 @@ Run add_agreement(Options& options) {
               "The file of the same model that is taken as right: KL is of -m's predictions from "
               "its")
         .required();
+    options.choice("--against-kv", kCacheNames, &to->against_cache,
+                   "Numbers that that one keeps keys and values in (default: as --kv says)");
     return [to] { return run_agreement(*to); };
 }
 

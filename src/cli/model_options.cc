@@ -49,7 +49,7 @@ void add_computing_options(Options& options, ModelOptions* to) {
     options.integer("--chunk", {1, kChunkRowsMax}, &to->chunk,
                     concat("Prompt tokens read at a time, 1 to ", kChunkRowsMax,
                            " (default: ", to->chunk, ")"));
-    options.choice("--kv", {"f16", "f32", "q8_0"}, &to->cache,
+    options.choice("--kv", kCacheNames, &to->cache,
                    "Numbers that keys and values are kept in; q8_0: 8 bits with a scale for every "
                    "32, half the memory of f16 (default: f16)");
     options.integer("--ram", {0, INT64_MAX}, &to->ram,
@@ -84,8 +84,7 @@ EngineOptions engine_options(const ModelOptions& options) {
     engine.vram = options.vram;
     engine.checkpoints = options.checkpoints;
     engine.ngram_cache = options.ngram_cache;
-    constexpr CacheKind kKinds[] = {CacheKind::f16, CacheKind::f32, CacheKind::q8_0};
-    engine.cache = kKinds[options.cache];
+    engine.cache = static_cast<CacheKind>(options.cache);
     engine.prompt_form = options.prompt_form == 0 ? PromptForm::recurrent : PromptForm::chunked;
     return engine;
 }

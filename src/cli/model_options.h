@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/options.h"
 #include "strata/engine.h"
@@ -12,6 +13,9 @@
 namespace strata::cli {
 
 inline constexpr std::int64_t kDeviceNumberMax = 1023;
+
+// In the order of CacheKind.
+inline const std::vector<std::string> kCacheNames = {"f16", "f32", "q8_0"};
 
 struct ModelOptions {
     std::string model;
@@ -24,7 +28,7 @@ struct ModelOptions {
     std::optional<std::int64_t> ram;
     std::optional<std::int64_t> vram;
     std::optional<std::int64_t> checkpoints;
-    std::size_t cache = 0;        // of the choices f16, f32, q8_0
+    std::size_t cache = 0;        // of kCacheNames
     std::size_t prompt_form = 0;  // of the choices recurrent, chunked
 };
 

@@ -60,6 +60,7 @@ Status compare_window(Engine& engine, Engine& against, std::span<const std::int3
 Result<std::unique_ptr<Engine>> load_other(const AgreementRequest& request, const Engine& engine) {
     EngineOptions options = request.model;
     options.model = request.against;
+    options.cache = request.against_cache.value_or(options.cache);
     STRATA_ASSIGN(auto against, Engine::load(options));
     if (against->info().vocabulary != engine.info().vocabulary) {
         return STRATA_ERROR(quote(request.model.model), " has a vocabulary of ",

@@ -72,6 +72,10 @@ TEST_F(EvalCommand, agreement_is_whole_with_itself_and_less_with_fewer_bits) {
     EXPECT_LE(less["top1_agreement"], 1);
     EXPECT_LT(less["largest_kl_position"], kText.size());
     expect_done(agreement(small_, model_, {"-f", "-"}));
+    const Json cached = json_of(
+        agreement(model_, model_, {"-f", "-", "--kv", "q8_0", "--against-kv", "f16", "--json"}));
+    EXPECT_GT(cached["mean_kl"], 0);
+    EXPECT_LT(cached["mean_kl"], less["mean_kl"]);
 }
 
 TEST_F(EvalCommand, importance_changes_how_a_model_is_quantized) {

@@ -123,30 +123,6 @@ struct CacheQ8 {
             }
         }
     };
-    struct Two {
-        std::uint16_t bits;
-        std::uint16_t scale;
-        __device__ void load(const Head& head, int i) {
-            bits = *reinterpret_cast<const std::uint16_t*>(head.values + i);
-            scale = head.scales[i / kGroup];
-        }
-        __device__ void unpack(float* values) const {
-            const float factor = half_to_float(scale);
-            values[0] = factor * signed_byte(bits, 0);
-            values[1] = factor * signed_byte(bits, 1);
-        }
-    };
-    struct One {
-        std::int8_t bits;
-        std::uint16_t scale;
-        __device__ void load(const Head& head, int i) {
-            bits = head.values[i];
-            scale = head.scales[i / kGroup];
-        }
-        __device__ void unpack(float* values) const {
-            values[0] = half_to_float(scale) * static_cast<float>(bits);
-        }
-    };
 };
 
 // use(Cache()) for the type of a cache.

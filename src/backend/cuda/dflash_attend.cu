@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kPieceThreads) attend_held_cells(Attend attend
     __syncthreads();
     HeldPiece<Cache, kDim, kTogether> held;
     held.load(attend.cells.keys, attend.cells.values, attend.shape.kv_heads, g, slots);
-    held.clear_values([&](int e) { return positions[e] < 0; });
+    held.values.clear([&](int e) { return positions[e] < 0; });
 #pragma unroll 1
     for (int from = 0; from < attend.queries(); from += kTogether) {
         const int count = min(kTogether, attend.queries() - from);

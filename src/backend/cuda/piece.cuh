@@ -30,6 +30,69 @@ __device__ inline void weigh(float* scores, int stride, int queries, float scale
     }
 }
 
+// Some dimensions of all values of a piece, from kOwn * threadIdx.x on: a thread's.
+template <typename Cache, int kOwn>
+class PieceValues {
+  public:
+    // Entry e of the piece is row rows[e].
+    __device__ void load(const void* cache, int kv_heads, int dim, int g, const int* rows) {
+#pragma unroll
+        for (int e = 0; e < kPiece; ++e) {
+            values_[e].load(Cache::head(cache, kv_heads, dim, rows[e], g),
+                            kOwn * static_cast<int>(threadIdx.x));
+        }
+    }
+    // Makes the values of entries that hold nothing zeros, whatever their memory has.
+    template <typename Empty>
+    __device__ void clear(Empty empty) {
+#pragma unroll
+        for (int e = 0; e < kPiece; ++e) {
+            if (empty(e)) values_[e] = Own{};
+        }
+    }
+    // Of entry e; all lanes of a warp call it.
+    __device__ void unpack(int e, float (&values)[kOwn]) const { values_[e].unpack(values); }
+
+  private:
+    using Own = std::conditional_t<kOwn == 2, typename Cache::Two, typename Cache::One>;
+    Own values_[kPiece];
+};
+
+// A lane keeps the scales of one entry for its warp, whose dimensions have kOwn of them.
+template <int kOwn>
+class PieceValues<CacheQ8, kOwn> {
+  public:
+    __device__ void load(const void* cache, int kv_heads, int dim, int g, const int* rows) {
+        const auto thread = static_cast<int>(threadIdx.x);
+        const auto* scales = CacheQ8::head(cache, kv_heads, dim, rows[thread % kWarp], g).scales +
+                             thread / kWarp * kOwn;
+        scales_ = scales[0];
+        if (kOwn == 2) scales_ |= static_cast<unsigned>(scales[kOwn - 1]) << 16;
+#pragma unroll
+        for (int e = 0; e < kPiece; ++e) {
+            const auto head = CacheQ8::head(cache, kv_heads, dim, rows[e], g);
+            values_[e] = *reinterpret_cast<const Own*>(head.values + kOwn * thread);
+        }
+    }
+    template <typename Empty>
+    __device__ void clear(Empty empty) {
+        if (empty(static_cast<int>(threadIdx.x) % kWarp)) scales_ = 0;
+    }
+    __device__ void unpack(int e, float (&values)[kOwn]) const {
+        const unsigned both = __shfl_sync(kAllLanes, scales_, e);
+        const bool second = kOwn == 2 && threadIdx.x % kWarp >= kWarp / 2;
+        const float scale = half_to_float(static_cast<std::uint16_t>(second ? both >> 16 : both));
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) values[i] = scale * CacheQ8::signed_byte(values_[e], i);
+    }
+
+  private:
+    static_assert(kPiece == kWarp && CacheQ8::kGroup == kWarp && kOwn <= 2);
+    using Own = std::conditional_t<kOwn == 2, std::uint16_t, std::uint8_t>;
+    Own values_[kPiece];
+    unsigned scales_;
+};
+
 // Heads of kDim and up to kQueries queries at a time. Keys and values of the piece are asked for at
 // once and wait in registers: lanes of eight take a key, a thread some dimensions of all values.
 template <typename Cache, int kDim, int kQueries>
@@ -40,10 +103,9 @@ struct HeldPiece {
     static constexpr int kSets = kPiece / kWarps / (kWarp / kLanes);  // keys of a lane
     static constexpr int kOwn = kDim / kPieceThreads;                 // dimensions of a thread
     static_assert(kOwn * kPieceThreads == kDim && kOwn <= 2);
-    using Own = std::conditional_t<kOwn == 2, typename Cache::Two, typename Cache::One>;
 
     typename Cache::Eight keys[kSets][kEights];
-    Own values[kPiece];
+    PieceValues<Cache, kOwn> values;
 
     __device__ static int lane_part() { return static_cast<int>(threadIdx.x) % kLanes; }
     // The entry of the piece that set `set` of this thread works on.
@@ -63,20 +125,7 @@ struct HeldPiece {
                 keys[set][j].load(key, kEight * (lane_part() + j * kLanes));
             }
         }
-#pragma unroll
-        for (int e = 0; e < kPiece; ++e) {
-            values[e].load(Cache::head(value_cache, kv_heads, kDim, rows[e], g),
-                           kOwn * static_cast<int>(threadIdx.x));
-        }
-    }
-
-    // Makes the values of entries that hold nothing zeros, whatever their memory has.
-    template <typename Empty>
-    __device__ void clear_values(Empty empty) {
-#pragma unroll
-        for (int e = 0; e < kPiece; ++e) {
-            if (empty(e)) values[e] = Own{};
-        }
+        values.load(value_cache, kv_heads, kDim, g, rows);
     }
 
     // scores[entry * kQueries + query] = query . key where sees(entry, query), else -infinity.
@@ -120,7 +169,7 @@ struct HeldPiece {
 #pragma unroll
         for (int e = 0; e < kPiece; ++e) {
             float value[kOwn];
-            values[e].unpack(value);
+            values.unpack(e, value);
 #pragma unroll
             for (int q = 0; q < kQueries; ++q) {
                 const float weight = weights[e * kQueries + q];
