@@ -3,6 +3,7 @@
 
 #include "backend/cuda/cache.cuh"
 #include "backend/cuda/tensor_core.cuh"
+#include "op/sparse_attention.h"
 
 namespace strata::cuda::prompt {
 
