@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Strata beside llama.cpp on the same file, in turn, on the same threads:
+# Strata beside llama.cpp on the same file, in turn, on the same threads or the same GPU:
 #
 #   bench/compare/run.sh MODEL.gguf [--threads N] [--rounds N] [--out FILE.json] ...
 #   DEVICE=cuda bench/compare/run.sh MODEL.gguf ...
 #
-# The second way both programs keep all of the model on the GPU, and are built for it.
-# (compare.py --help lists all options). Needs what Strata's build needs, and python3 with pip and
-# venv. The first run builds Strata, and llama.cpp from the source package of llama-cpp-python,
-# which holds it; LLAMA_SOURCE and LLAMA_BUILD name a tree and a build that are there already.
+# The second way both programs keep all of the model on the GPU, and are built for it. compare.py
+# --help lists all options. Needs what Strata's build needs, and python3 with pip and venv. The
+# first run builds Strata, and llama.cpp from the source package of llama-cpp-python, which holds
+# it; LLAMA_SOURCE and LLAMA_BUILD name a tree and a build that are there already.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/../.." && pwd)"

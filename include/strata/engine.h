@@ -79,11 +79,11 @@ struct EngineOptions {
 
 // What a loaded model takes, in bytes: planned before any of it is taken.
 struct MemoryUse {
-    std::uint64_t weights = 0;
-    std::uint64_t state = 0;  // of one session at the whole context
-    std::uint64_t workspace = 0;
-    std::uint64_t drafter = 0;
-    std::uint64_t reserve = 0;
+    std::uint64_t weights = 0;      // without an n-gram table that is read row by row
+    std::uint64_t state = 0;        // of one session at the whole context
+    std::uint64_t workspace = 0;    // buffers of the largest step, and n-gram rows that are kept
+    std::uint64_t drafter = 0;      // weights and context of drafts
+    std::uint64_t reserve = 0;      // scratch, and what program and driver take for themselves
     std::uint64_t checkpoints = 0;  // at most; always in the host's memory
 };
 
@@ -318,13 +318,13 @@ class Session {
     Session& operator=(Session&&) noexcept;
     ~Session();
 
-    // Continues request.prompt, the whole sequence: what the session already holds of it, or what
-    // the engine kept of it after an earlier request, is not read again, and where both hold
-    // something else it starts anew. Afterwards it holds the prompt
-    // and all generated tokens but the last. Errors that leave the session as it was: an empty
-    // prompt, a token outside the vocabulary, a prompt that does not fit, sampling out of range, a
-    // stop string that is empty, too long or not UTF-8. Error that leaves it with the prompt and
-    // what was generated so far: logits that are NaN or nowhere finite.
+    // Continues request.prompt, the whole sequence, from the longest state that it begins with: the
+    // session's own or one that the engine kept after an earlier request; where there is none it is
+    // read from its start. Afterwards the session holds the prompt and all generated tokens but the
+    // last. Errors that leave the session as it was: an empty prompt, a token outside the
+    // vocabulary, a prompt that does not fit, sampling out of range, a stop string that is empty,
+    // too long or not UTF-8. Error that leaves it with the prompt and what was generated so far:
+    // logits that are NaN or nowhere finite.
     Result<Completion> generate(const GenerateRequest& request, const TextSink& sink = {});
 
     // The tokens that the state stands for.

@@ -34,8 +34,8 @@ struct Chat {
     bool no_thinking = false;
 };
 
-// One answer, written as it comes, of a question or without one of the last. A context that is full
-// afterwards is an error.
+// One answer, written as it comes: to `question`, or anew to the last one where there is none. A
+// context that is full afterwards is an error.
 Status answer(Conversation& conversation, const std::optional<std::string>& question,
               const Interrupt& interrupt) {
     Status printed = Ok{};

@@ -16,11 +16,12 @@ namespace strata::model {
 
 // Bytes, each part on its own.
 struct MemoryPlan {
-    std::uint64_t weights = 0;    // without an n-gram table that is read row by row
-    std::uint64_t state = 0;      // of one sequence at the whole context
-    std::uint64_t workspace = 0;  // of the largest step
-    std::uint64_t drafter = 0;    // a draft's weights and context
-    std::uint64_t reserve = 0;    // scratch of ops, and what the system's own parts take
+    std::uint64_t weights = 0;  // without an n-gram table that is read row by row
+    std::uint64_t state = 0;    // of one sequence at the whole context
+    // Of the largest step; where the model runs on the host, kept rows of the n-gram table too.
+    std::uint64_t workspace = 0;
+    std::uint64_t drafter = 0;  // a draft's weights and context
+    std::uint64_t reserve = 0;  // scratch of ops, and what the system's own parts take
     // States kept for later prompts (engine/checkpoints). Always in the host's memory.
     std::uint64_t checkpoints = 0;
 

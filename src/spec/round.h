@@ -46,8 +46,8 @@ struct RoundParts {
 // `take` appends to it. Runs that token and the guesses in one window of at most `rows` rows, and
 // commits the rows whose logits were taken: afterwards the sequence again holds all of the text but
 // its last token, and `logits` is what that token was taken from, or empty where they stayed on the
-// device. Errors: those of the target, the
-// drafter, the follower and `take`; the window is then dropped.
+// device. Errors: those of the target, the drafter, the follower and `take`; the window is then
+// dropped.
 Result<RoundResult> run_round(const RoundParts& parts, const std::vector<std::int32_t>& text,
                               std::int64_t rows, const Take& take, std::vector<float>& logits);
 

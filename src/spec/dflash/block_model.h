@@ -90,7 +90,7 @@ class BlockModel {
     // Changes nothing in the context. Errors: an anchor outside the vocabulary, rows out of range.
     Result<Guess> draft(const Context& context, const DraftRequest& request);
 
-    // Feature values that were not finite and counted as 0, since load.
+    // Feature values that were not finite and counted as 0, since load. Waits for the queue.
     std::int64_t features_replaced();
 
   private:
