@@ -32,6 +32,7 @@ class Binder {
         return gguf::require_tensor(file_, concat(prefix_, name));
     }
     Status stored(const gguf::Tensor& t, op::Weight& weight);
+    Status product_matrix(const gguf::Tensor& t, op::Weight& weight);
     Status matrix(std::string_view name, op::Weight& weight);
     Status table(std::string_view name, op::Weight& weight, bool resident = true);
     Status of_experts(std::string_view name, op::Weight& weight, const float*& factors);
@@ -86,11 +87,17 @@ Status Binder::stored(const gguf::Tensor& t, op::Weight& weight) {
     return Ok{};
 }
 
+// Where the device reads it in products.
+Status Binder::product_matrix(const gguf::Tensor& t, op::Weight& weight) {
+    STRATA_TRY(stored(t, weight));
+    STRATA_ASSIGN(weight.data, device_.resident_matrix(t.data, weight.type, weight.cols));
+    if (weight.data != t.data.data()) forget_pages(t.data);  // the device has a copy
+    return Ok{};
+}
+
 Status Binder::matrix(std::string_view name, op::Weight& weight) {
     STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
-    STRATA_TRY(stored(*t, weight));
-    STRATA_ASSIGN(weight.data, device_.resident_matrix(t->data, weight.type, weight.cols));
-    if (weight.data != t->data.data()) forget_pages(t->data);  // the device has a copy
+    STRATA_TRY(product_matrix(*t, weight));
     STRATA_ASSIGN(const std::vector<float> own, factors(*t));
     if (!own.empty()) weight.factor = own.front();
     return Ok{};
@@ -103,15 +110,13 @@ Status Binder::table(std::string_view name, op::Weight& weight, bool resident) {
     STRATA_TRY(stored(*t, weight));
     if (!resident) return Ok{};
     STRATA_ASSIGN(weight.data, device_.resident(t->data));
-    if (weight.data != t->data.data()) forget_pages(t->data);
+    if (weight.data != t->data.data()) forget_pages(t->data);  // the device has a copy
     return Ok{};
 }
 
 Status Binder::of_experts(std::string_view name, op::Weight& weight, const float*& own) {
     STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
-    STRATA_TRY(stored(*t, weight));
-    STRATA_ASSIGN(weight.data, device_.resident_matrix(t->data, weight.type, weight.cols));
-    if (weight.data != t->data.data()) forget_pages(t->data);  // the device has a copy
+    STRATA_TRY(product_matrix(*t, weight));
     STRATA_ASSIGN(const std::vector<float> list, factors(*t));
     if (list.empty()) return Ok{};
     STRATA_ASSIGN(own, place(list));

@@ -70,7 +70,7 @@ Status Binder::matrix(const gguf::Tensor& from, op::Weight& to) {
 Status Binder::table(const gguf::Tensor& from, op::Weight& to) {
     STRATA_TRY(weight(from, to));
     STRATA_ASSIGN(to.data, device_.resident(from.data));
-    if (to.data != from.data.data()) forget_pages(from.data);
+    if (to.data != from.data.data()) forget_pages(from.data);  // the device has a copy
     return Ok{};
 }
 
