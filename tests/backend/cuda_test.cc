@@ -13,18 +13,13 @@ namespace {
 
 class Cuda : public testing::Test {
   protected:
-    Cuda() {
-        for (TestBackend& backend : backends()) {
-            if (backend.kind == "cuda") backend_ = &backend;
-        }
-    }
     void SetUp() override {
         if (backend_ == nullptr) GTEST_SKIP() << make_cuda_backend(0).error().message;
     }
 
     device::Device& device() { return *backend_->backend.device; }
 
-    TestBackend* backend_ = nullptr;
+    TestBackend* backend_ = cuda_backend();
 };
 
 TEST_F(Cuda, memory_starts_as_zeros_and_keeps_what_is_put_there) {

@@ -11,14 +11,6 @@
 namespace strata::test {
 namespace {
 
-// The CUDA backend of the build; null where there is none.
-TestBackend* cuda_backend() {
-    for (TestBackend& backend : backends()) {
-        if (backend.kind == "cuda") return &backend;
-    }
-    return nullptr;
-}
-
 struct Loaded {
     TinyTarget cpu;
     std::unique_ptr<model::Target> cuda;

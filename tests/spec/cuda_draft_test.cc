@@ -61,13 +61,10 @@ struct Followed {
 };
 
 TEST(CudaDraft, features_that_stay_on_the_device_give_the_drafts_of_those_that_come_to_the_host) {
-    const Backend* cuda = nullptr;
-    for (TestBackend& backend : backends()) {
-        if (backend.kind == "cuda") cuda = &backend.backend;
-    }
+    TestBackend* cuda = cuda_backend();
     Followed on_cpu(nullptr);
     std::unique_ptr<Followed> on_cuda;
-    if (cuda != nullptr) on_cuda = std::make_unique<Followed>(cuda);
+    if (cuda != nullptr) on_cuda = std::make_unique<Followed>(&cuda->backend);
     const auto ids = on_cpu.golden.golden().ints("long.ids");
     Tokens text;
     for (const std::size_t rows : std::vector<std::size_t>{3, 1, 2}) {
@@ -133,11 +130,8 @@ Tokens generate(GoldenDraft& golden, const Sampling& sampling, std::size_t count
 }
 
 TEST(CudaDraft, what_the_device_picks_changes_no_token) {
-    const Backend* cuda = nullptr;
-    for (TestBackend& backend : backends()) {
-        if (backend.kind == "cuda") cuda = &backend.backend;
-    }
-    GoldenDraft golden("tiny", cuda);
+    TestBackend* cuda = cuda_backend();
+    GoldenDraft golden("tiny", cuda == nullptr ? nullptr : &cuda->backend);
     for (const Sampling& sampling :
          {Sampling{}, Sampling{.repeat_penalty = 1.5, .frequency_penalty = 1},
           Sampling{.temperature = 1, .top_k = 20, .top_p = 0.9, .seed = 3},

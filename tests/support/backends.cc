@@ -52,4 +52,11 @@ std::vector<TestBackend>& backends() {
     return made;
 }
 
+TestBackend* cuda_backend() {
+    for (TestBackend& backend : backends()) {
+        if (backend.kind == "cuda") return &backend;
+    }
+    return nullptr;
+}
+
 }  // namespace strata::test

@@ -17,4 +17,7 @@ struct TestBackend {
 // Made on first use, kept until the process ends. The first of a kind is its reference.
 std::vector<TestBackend>& backends();
 
+// The CUDA backend among them; null where there is none.
+TestBackend* cuda_backend();
+
 }  // namespace strata::test
