@@ -1,6 +1,5 @@
 // The MTP layer: its cells, which follow the sequence, and chains of guesses.
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 #include "base/exponential.h"
@@ -11,19 +10,9 @@
 namespace strata::model {
 namespace {
 
-// In sixteen sums, whose loop vectorizes.
 float softmax_probability(std::span<const float> logits, std::int64_t pick) {
-    constexpr std::size_t kLanes = 16;
     const float of_pick = logits[static_cast<std::size_t>(pick)];
-    float lane[kLanes] = {};
-    std::size_t i = 0;
-    for (; i + kLanes <= logits.size(); i += kLanes) {
-        for (std::size_t j = 0; j < kLanes; ++j) lane[j] += exponential(logits[i + j] - of_pick);
-    }
-    double sum = 0;
-    for (const float one : lane) sum += static_cast<double>(one);
-    for (; i < logits.size(); ++i) sum += static_cast<double>(exponential(logits[i] - of_pick));
-    return static_cast<float>(1.0 / sum);
+    return static_cast<float>(1.0 / sum_of_exponentials(logits, of_pick));
 }
 
 }  // namespace
@@ -216,11 +205,12 @@ void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int6
         pass.mix(weights.mixer);
         pass.head(0, chain.head, logits);
         if (chain.drawn) continue;
-        ops_.pick({logits,
-                   weights.token_of_row_there,
-                   {at_.picked.data + i, 1},
-                   {at_.chain.data + i + 1, 1}},
-                  *queue_);
+        op::Pick pick;
+        pick.logits = logits;
+        pick.token_of_row = weights.token_of_row_there;
+        pick.picked = {at_.picked.data + i, 1};
+        pick.tokens = {at_.chain.data + i + 1, 1};
+        ops_.pick(pick, *queue_);
         // Where the next one stands: read from memory, or known.
         if (start.first_at != nullptr) {
             ++start.first_at;

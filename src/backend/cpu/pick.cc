@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/product.h"
 #include "backend/cpu/queue.h"
 #include "base/check.h"
 #include "base/exponential.h"
@@ -35,16 +35,8 @@ Piece piece_of(const float* logits, std::int64_t begin, std::int64_t end) {
         }
         return piece;
     }
-    // In sixteen sums, whose loop vectorizes.
-    float lane[kLanes] = {};
-    std::int64_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) {
-        for (std::int64_t j = 0; j < kLanes; ++j) {
-            lane[j] += exponential(logits[i + j] - piece.largest);
-        }
-    }
-    for (const float one : lane) piece.sum += static_cast<double>(one);
-    for (; i < end; ++i) piece.sum += static_cast<double>(exponential(logits[i] - piece.largest));
+    const std::span all(logits + begin, static_cast<std::size_t>(end - begin));
+    piece.sum = sum_of_exponentials(all, piece.largest);
     return piece;
 }
 
