@@ -85,15 +85,15 @@ struct StepResult {
 struct MtpDraft {
     std::vector<std::int32_t> path;
     std::vector<float> confidence;  // softmax probability of each pick
-    // [guesses, rows of the head], where they are kept; as in StepResult.
+    // [guesses, rows of the head that were read], where they are kept; as in StepResult.
     MatrixView<const float> logits;
     std::int64_t computed = 0;  // guesses, one below the floor included
 };
 
 // How a chain is drawn; without functions greedily and to its end.
 struct MtpChoice {
-    // The guess that logits of `tokens`, or of all where there are none, give after the guesses of
-    // `chain`. Its error ends the chain.
+    // The guess that logits of `tokens`, or of all below token_end where there are none, give after
+    // the guesses of `chain`. Its error ends the chain.
     std::function<Result<std::int32_t>(std::span<const float> logits,
                                        std::span<const std::int32_t> tokens,
                                        std::span<const std::int32_t> chain)>
@@ -263,7 +263,8 @@ class Target {
     // Takes guesses of picked_ into the draft; false: the chain ends.
     bool take_guesses(MtpDraft& draft, MtpChain& chain, std::int64_t guesses, float confidence_min,
                       const MtpChoice& choice);
-    // Appends the logits of the guess that was computed last to logits_.
+    // Appends the logits of the guess that was computed last, of `rows` rows of the head, to
+    // logits_.
     void take_guess_logits(std::int64_t rows);
     // Lets the choice draw from the logits of the last guess. Error: that of its function.
     Status draw_guess(const MtpDraft& draft, const MtpChain& chain, const MtpChoice& choice);

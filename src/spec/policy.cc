@@ -76,8 +76,9 @@ double Policy::draft(std::size_t drafter, std::int64_t guesses) const {
 // A place not yet seen is like the one before it.
 double Policy::position_share(const Drafter& drafter, std::size_t position) const {
     double share = drafter.prior.share;
-    for (std::size_t i = 0; i <= position; ++i)
+    for (std::size_t i = 0; i <= position; ++i) {
         share = drafter.by_position[i].value(share, kPriorCases);
+    }
     return share;
 }
 
