@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstdint>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "tests/support/temp_dir.h"
@@ -16,6 +19,25 @@ using test::write_file;
 
 std::string text(const MappedFile& file) {
     return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+// KiB of the mapping that `at` lies in that this process holds in memory; -1: not known.
+std::int64_t resident_kib(const std::byte* at) {
+    const auto wanted = reinterpret_cast<std::uintptr_t>(at);
+    std::ifstream maps("/proc/self/smaps");
+    bool inside = false;
+    for (std::string line; std::getline(maps, line);) {
+        std::istringstream words(line);
+        std::uintptr_t begin = 0;
+        std::uintptr_t end = 0;
+        char dash = 0;
+        if (words >> std::hex >> begin >> dash >> end && dash == '-') {
+            inside = begin <= wanted && wanted < end;
+        } else if (inside && line.starts_with("Rss:")) {
+            return std::stoll(line.substr(4));
+        }
+    }
+    return -1;
 }
 
 TEST(MappedFile, shows_the_bytes_of_the_file) {
@@ -51,14 +73,19 @@ TEST(MappedFile, bytes_stay_where_they_are_when_it_is_moved) {
     EXPECT_EQ(text(*second), "first");
 }
 
-TEST(MappedFile, forgotten_pages_come_back_from_the_file) {
+TEST(MappedFile, forgotten_pages_leave_memory_and_come_back_from_the_file) {
     const TempDir dir;
     const std::string large(1 << 20, 'x');
     write_file(dir / "file", large);
     const auto file = MappedFile::open(dir / "file");
     ASSERT_TRUE(file.ok()) << file.error().message;
     EXPECT_EQ(text(*file), large);
+    const std::int64_t before = resident_kib(file->bytes().data());
     forget_pages(file->bytes().subspan(1, large.size() - 1));
+    if (before >= 0) {
+        EXPECT_GE(before, 512);
+        EXPECT_LE(resident_kib(file->bytes().data()), 64) << "the first page alone";
+    }
     EXPECT_EQ(text(*file), large);
 }
 
