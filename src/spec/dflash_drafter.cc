@@ -55,8 +55,8 @@ Status DflashDrafter::keep(std::int64_t first, std::span<const std::int32_t> tok
     STRATA_CHECK(all.cols == width && all.rows >= end - first);
     const MatrixView<const float> rows = all.rows_from(from - first, end - from);
     if (pending_.count() + rows.rows > pending_.capacity()) drop_unseen(end);
-    if (!pending_.takes(from, rows.rows)) inject_pending();
-    if (pending_.takes(from, rows.rows)) {
+    if (!pending_.make_room(from, rows.rows)) inject_pending();
+    if (pending_.make_room(from, rows.rows)) {
         pending_.append(from, rows, there);
     } else {
         STRATA_CHECK(!there);  // a window always fits

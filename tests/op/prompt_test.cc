@@ -218,7 +218,7 @@ TEST(Prompt, experts_of_every_type_match_the_oracle) {
 
 TEST(Prompt, sparse_attention_matches_the_oracle_and_itself_in_every_chunk) {
     // With blocks of four rows kernels share the keys of neighbouring rows.
-    for (const auto& [ratio, kept, dim] : {std::array{4, 9, 128}, {5, 7, 64}})
+    for (const auto& [ratio, kept, dim] : {std::array{4, 9, 128}, {5, 7, 64}}) {
         on_prompt_backends([&](TestBackend& backend) {
             Random random("prompt attention");
             const op::AttentionShape shape{.heads = 6,
@@ -240,6 +240,7 @@ TEST(Prompt, sparse_attention_matches_the_oracle_and_itself_in_every_chunk) {
                     backend.name, run_sequence(backend, "parts", layer, type, x, {1, 17, 32}), got);
             }
         });
+    }
 }
 
 TEST(Prompt, ngram_mix_and_mtp_fuse_match_their_oracles) {

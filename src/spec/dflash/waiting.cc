@@ -18,7 +18,7 @@ Result<Waiting> Waiting::create(device::Device& device, device::Queue& queue, st
     return waiting;
 }
 
-bool Waiting::takes(std::int64_t position, std::int64_t count) {
+bool Waiting::make_room(std::int64_t position, std::int64_t count) {
     if (count_ == 0) return count <= capacity_;
     if (position != end() || count_ + count > capacity_) return false;
     if (begin_ + count_ + count <= capacity_) return true;

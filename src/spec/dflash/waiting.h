@@ -23,8 +23,8 @@ class Waiting {
 
     // Whether rows at `position` on follow those that wait, and there is room for `count` of them.
     // Moves the rows where that makes the room.
-    bool takes(std::int64_t position, std::int64_t count);
-    // Adds rows that takes() said yes to; `there`: they are in the device's memory.
+    bool make_room(std::int64_t position, std::int64_t count);
+    // Adds rows that make_room() said yes to; `there`: they are in the device's memory.
     void append(std::int64_t position, MatrixView<const float> rows, bool there);
     // Forgets the first `count` rows.
     void drop(std::int64_t count);
