@@ -54,7 +54,7 @@ __device__ __forceinline__ void multiply_value_row(const RowJob& job, const Inpu
 #pragma unroll 1
     for (int first = 0; first < job.count; first += kTile) {
         float sums[kTile] = {};
-#pragma unroll(kTile == 1 ? 5 : 1)
+#pragma unroll 1
         for (int c = lane * kPiece; c < job.cols; c += kWarp * kPiece) {
             float weight[kPiece];
             staged_piece<kType>(job.rows_at + c * kValueBytes, job.cols - c, weight);
