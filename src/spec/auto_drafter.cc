@@ -34,7 +34,10 @@ Result<Guesses> AutoDrafter::guess(const GuessRequest& request) {
     computed_ = 0;
     confidence_.clear();
     source_ = "none";
-    const Policy::Choice choice = policy_.choose({request.count, expected_.guesses.evidence});
+    behind_.clear();
+    for (const auto& drafter : drafters_) behind_.push_back(drafter->behind());
+    const Policy::Choice choice =
+        policy_.choose({request.count, expected_.guesses.evidence, behind_});
     if (choice.who == Policy::kNobody) return Guesses{};
     if (choice.who == Policy::kSuffix) {
         source_ = suffix_.name();

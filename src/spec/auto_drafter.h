@@ -44,6 +44,7 @@ class AutoDrafter final : public Drafter {
         SuffixDrafter::Continuation guesses;
     } expected_;
     std::string_view source_ = "none";
+    std::vector<std::int64_t> behind_;
     std::int64_t computed_ = 0;      // guesses made in the window under way
     std::vector<float> confidence_;  // of those that are verified
 };

@@ -15,6 +15,9 @@ constexpr double kAging = 0.98;
 // Long steps are disturbed more often than short ones: were they to count in full, a busy machine
 // would make wide windows look bad.
 constexpr double kOutlier = 1.3;
+// While a size was seen less often than this, what is expected of it says little.
+constexpr double kKnown = 4;
+constexpr double kFirstOutlier = 3;
 // Of so many first steps of a size the fastest counts: caches are cold, and nothing says yet what
 // is disturbed.
 constexpr std::int64_t kFirstSteps = 3;
@@ -31,12 +34,20 @@ void CostCurve::see(std::int64_t size, double milliseconds) {
     const double expected = seen_ ? at(size) : milliseconds;
     const bool first = mean.steps < kFirstSteps;
     const double least = first ? 0 : expected / kOutlier;
-    const double taken = std::clamp(milliseconds, least, kOutlier * expected);
+    const double most = !first && mean.weight < kKnown ? kFirstOutlier : kOutlier;
+    const double taken = std::clamp(milliseconds, least, most * expected);
     mean.weight = std::min(mean.weight + 1, kMemory);
     const double step = (taken - mean.milliseconds) / mean.weight;
     mean.milliseconds =
         first && mean.steps > 0 ? std::min(mean.milliseconds, taken) : mean.milliseconds + step;
     ++mean.steps;
+    seen_ = true;
+    fit();
+}
+
+void CostCurve::begin(std::int64_t size, double milliseconds) {
+    STRATA_CHECK(size >= 1 && size <= static_cast<std::int64_t>(kCostSizesMax));
+    means_[static_cast<std::size_t>(size)] = {milliseconds, 1, kFirstSteps};
     seen_ = true;
     fit();
 }

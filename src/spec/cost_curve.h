@@ -17,6 +17,8 @@ class CostCurve {
     CostCurve(double first, double slope) : first_(first), slope_(slope) {}
 
     void see(std::int64_t size, double milliseconds);
+    // What a size took where caches were warm and nothing else was done: where it begins.
+    void begin(std::int64_t size, double milliseconds);
     bool seen() const { return seen_; }
     double at(std::int64_t size) const;
     // Before anything was seen, `first` is what the caller thinks now.

@@ -22,6 +22,7 @@ class DflashDrafter final : public Drafter {
 
     std::string_view name() const override { return "dflash"; }
     Result<Guesses> guess(const GuessRequest& request) override;
+    std::int64_t behind() const override { return pending_.count(); }
     void reset() override;
 
     // Of a prompt only the rows that a layer can still see at its end.

@@ -83,6 +83,9 @@ class Drafter : public Follower {
     // Fewer guesses than asked for, or none, are always allowed.
     virtual Result<Guesses> guess(const GuessRequest& request) = 0;
 
+    // Rows of the text that its next guess has to take in first.
+    virtual std::int64_t behind() const { return 0; }
+
     // Told after every window, whoever guessed in it.
     virtual void verified(const Verified&) {}
     // Who made the last guesses, where that changes.

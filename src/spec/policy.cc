@@ -23,13 +23,17 @@ constexpr double kTryLoss = 0.001;
 // taken to be better than it seemed, over the root of the windows that are known of it: of two that
 // are nearly as good the one that had bad luck gets another chance.
 constexpr double kIdle = 0.995;
-constexpr double kHope = 0.2;
+constexpr double kHope = 0.1;
 // What the cases of a place or a confidence count for after each window of the same drafter.
 constexpr double kUnseen = 0.99;
 // The rate of late begins with the time of so many plain windows, in which so many times their
 // tokens came: as if text were already being guessed well, so that first guesses are sure ones.
 constexpr double kRateWindows = 16;
 constexpr double kRatePrior = 1.3;
+// What a drafter takes to take in a row that it is behind by, in windows of one row, and windows
+// in which that has to be made good.
+constexpr double kBehindCost = 0.03;
+constexpr double kBehindWindows = 30;
 // What an earlier text counts for in the next.
 constexpr double kFade = 0.6;
 // Of another row of a verify window, in windows of one row: experts are read row by row.
@@ -103,7 +107,9 @@ void Policy::consider_suffix(std::span<const Evidence> evidence, double& best) {
     double tokens = 1;
     std::int64_t count = 0;
     for (const Evidence one : evidence) {
-        tokens += chance *= suffix_share(one);
+        chance *= suffix_share(one);
+        if (chance < kSuffixChanceMin) break;
+        tokens += chance;
         const double gain = Window{tokens, verify(++count + 1)}.gain(rate_);
         if (gain <= best) continue;
         best = gain;
@@ -153,6 +159,12 @@ Policy::Window Policy::usual_window(std::size_t drafter, std::int64_t count) con
     return {hope * sum.tokens / windows, sum.ms / windows};
 }
 
+// In milliseconds.
+double Policy::catch_up(const Offer& offer, std::size_t drafter) const {
+    if (offer.behind.empty()) return 0;
+    return kBehindCost * verify(1) * static_cast<double>(offer.behind[drafter]);
+}
+
 // `loss` in milliseconds.
 bool Policy::worth_a_try(std::size_t drafter, double loss) const {
     const Drafter& d = drafters_[drafter];
@@ -160,11 +172,11 @@ bool Policy::worth_a_try(std::size_t drafter, double loss) const {
 }
 
 void Policy::calibrate_window(std::int64_t rows, double milliseconds) {
-    costs_.verify.see(rows, milliseconds);
+    costs_.verify.begin(rows, milliseconds);
 }
 
 void Policy::calibrate_draft(std::size_t drafter, std::int64_t guesses, double milliseconds) {
-    costs_.drafts[drafter].see(guesses, milliseconds);
+    costs_.drafts[drafter].begin(guesses, milliseconds);
 }
 
 Policy::Choice Policy::choose(const Offer& offer) {
@@ -178,7 +190,7 @@ Policy::Choice Policy::choose(const Offer& offer) {
     for (std::size_t i = 0; i < drafters_.size(); ++i) {
         Drafter& d = drafters_[i];
         d.count = best_count(i, offer.count);
-        d.gain = usual_window(i, d.count).gain(rate_);
+        d.gain = usual_window(i, d.count).gain(rate_) - rate_ * catch_up(offer, i) / kBehindWindows;
         if (d.gain <= best) continue;
         best = d.gain;
         choice_ = {static_cast<int>(i), d.count};
@@ -187,7 +199,7 @@ Policy::Choice Policy::choose(const Offer& offer) {
     for (std::size_t i = 0; i < drafters_.size(); ++i) {
         const Drafter& d = drafters_[i];
         if (choice_.who == static_cast<int>(i)) continue;
-        if (worth_a_try(i, (best - d.gain) / rate_)) {
+        if (worth_a_try(i, (best - d.gain) / rate_ + catch_up(offer, i))) {
             return choice_ = {static_cast<int>(i), d.count};
         }
     }

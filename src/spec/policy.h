@@ -57,6 +57,8 @@ class Policy {
     struct Offer {
         std::int64_t count = 0;            // guesses at most
         std::span<const Evidence> suffix;  // what guesses of the suffix drafter rest on
+        // Drafter::behind() of each drafter; empty: none is.
+        std::span<const std::int64_t> behind = {};
     };
     struct Choice {
         int who = kNobody;  // or kSuffix, or the index of a drafter
@@ -129,6 +131,7 @@ class Policy {
     Window expected_window(std::size_t drafter, std::int64_t count) const;
     std::int64_t best_count(std::size_t drafter, std::int64_t limit) const;
     Window usual_window(std::size_t drafter, std::int64_t count) const;
+    double catch_up(const Offer& offer, std::size_t drafter) const;
     bool worth_a_try(std::size_t drafter, double loss) const;
     void learn_guesses(Drafter& drafter, std::span<const float> confidence, std::int64_t accepted);
 

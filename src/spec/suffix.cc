@@ -7,10 +7,6 @@
 namespace strata::spec {
 namespace {
 
-// A guess is made that is at least so likely to be reached and right: of 0.3 to 0.6 it does best on
-// the texts of bench/drafting.
-constexpr double kChanceMin = 0.4;
-
 // Of a guess after `length` tokens that occurred `times` times, always with the same token after
 // them where `agree`.
 Evidence evidence_of(std::int64_t length, int times, bool agree) {
@@ -162,7 +158,7 @@ Result<Guesses> SuffixDrafter::guess(const GuessRequest& request) {
     std::size_t count = 0;
     for (; count < found.tokens.size(); ++count) {
         chance *= kEvidenceShare[static_cast<std::size_t>(found.evidence[count])];
-        if (chance < kChanceMin) break;
+        if (chance < kSuffixChanceMin) break;
     }
     found.tokens.resize(count);
     return Guesses{std::move(found.tokens), {}, 0};

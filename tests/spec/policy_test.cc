@@ -224,6 +224,14 @@ TEST(Policy, what_was_measured_before_the_first_text_is_where_it_begins) {
     }
 }
 
+TEST(Policy, what_a_drafter_has_to_take_in_first_is_part_of_what_it_costs) {
+    Policy policy({{.cost = 0.1, .slope = 1, .share = 0.8, .count_max = 7}});
+    for (const std::int64_t rows : {0, 2000, 2}) {
+        const Policy::Offer offer{7, {}, {&rows, 1}};
+        EXPECT_EQ(policy.choose(offer).who, rows > 1000 ? Policy::kNobody : 0) << rows;
+    }
+}
+
 TEST(Policy, a_chain_ends_where_the_text_says_as_surely_what_follows) {
     Policy policy({{.cost = 0.1, .slope = 1, .share = 0.8, .count_max = 7}});
     ASSERT_EQ(policy.choose({7, {}}).who, 0);
