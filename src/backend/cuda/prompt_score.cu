@@ -13,7 +13,7 @@ struct IndexQueries {
     template <int kCols>
     struct Tile {
         RowCopies<kCols> copies;
-        __device__ Tile(const IndexQueries& queries, const TileJob& job, std::byte*)
+        __device__ Tile(const IndexQueries& queries, const TileJob& job)
             : copies(queries.rows, [&](int i) {
                   const int eight = (job.col + i) / 8;
                   const int t = eight / queries.heads * 8 + i % 8;
