@@ -35,13 +35,13 @@ class DecodeRun {
         STRATA_ASSIGN(model::Sequence sequence,
                       runner_.target().make_sequence(runner_.sequence_options(room)));
         tokens_ = runner_.draw_tokens(room);
-        double ms = 0;
-        STRATA_TRY(runner_.read_prompt(
-            sequence, std::span(tokens_).first(static_cast<std::size_t>(request_.depth)), nullptr,
-            &ms));
-        const std::string start = runner_.target().save(sequence);
         windows_.resize(request_.windows.size());
         const auto all = static_cast<std::int64_t>(windows_.size()) * (request_.repeats + 1);
+        double ms = 0;
+        STRATA_TRY(runner_.read_prompt(
+            sequence, std::span(tokens_).first(static_cast<std::size_t>(request_.depth)),
+            [&] { return !progress || progress(0, all); }, nullptr, &ms));
+        const std::string start = runner_.target().save(sequence);
         std::int64_t done = 0;
         for (std::int64_t repeat = 0; repeat <= request_.repeats; ++repeat) {
             for (std::size_t i = 0; i < windows_.size(); ++i) {

@@ -18,10 +18,11 @@ Result<PromptBench> bench_prompt(const PromptBenchRequest& request, const BenchP
     bench::Measured measured;
     measured.rows = request.tokens;
     for (std::int64_t repeat = 0; repeat <= request.repeats; ++repeat) {
-        if (progress && !progress(repeat, request.repeats + 1)) return bench::ended();
+        const auto go_on = [&] { return !progress || progress(repeat, request.repeats + 1); };
         runner.target().reset(sequence);
         double ms = 0;
-        STRATA_TRY(runner.read_prompt(sequence, tokens, &measured, repeat == 0 ? nullptr : &ms));
+        STRATA_TRY(
+            runner.read_prompt(sequence, tokens, go_on, &measured, repeat == 0 ? nullptr : &ms));
         if (repeat > 0) measured.ms.push_back(ms);
     }
     STRATA_ASSIGN(const MachineRates after, runner.rates());

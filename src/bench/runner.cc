@@ -111,12 +111,14 @@ Status Runner::step(model::Sequence& sequence, model::StepRequest request, Measu
 }
 
 Status Runner::read_prompt(model::Sequence& sequence, std::span<const std::int32_t> tokens,
-                           Measured* measured, double* ms) {
+                           const std::function<bool()>& go_on, Measured* measured,
+                           double* ms) {
     std::uint64_t checksum = kChecksumStart;
     double taken = 0;
     std::int64_t chunks = 0;
     Measured counted;
     while (!tokens.empty()) {
+        if (!go_on()) return ended();
         const auto rows = std::min(static_cast<std::size_t>(options_.model.chunk), tokens.size());
         model::StepRequest request;
         request.tokens = tokens.first(rows);

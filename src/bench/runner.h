@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -41,9 +42,10 @@ class Runner {
     // As BenchOptions says.
     std::vector<std::int32_t> draw_tokens(std::int64_t count) const;
 
-    // Reads a prompt in chunks, the logits of its last token at its end.
+    // Reads a prompt in chunks, the logits of its last token at its end. Error: go_on(), asked
+    // before each chunk, says no.
     Status read_prompt(model::Sequence& sequence, std::span<const std::int32_t> tokens,
-                       Measured* measured, double* ms);
+                       const std::function<bool()>& go_on, Measured* measured, double* ms);
 
     // Runs and commits `request`; adds its time to `ms`, its logits to the checksum, and where
     // `counted` is given what it read to that.

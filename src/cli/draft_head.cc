@@ -38,6 +38,11 @@ std::shared_ptr<DraftHead> add_options(Options& options, const char* name, const
     options.text("--type", "TYPE", &to->request.type,
                  concat("Number format of the head: ", writable_types(),
                         " (default: ", to->request.type, ")"));
+    options.check([to] {
+        TypeNames head;
+        head.type = to->request.type;
+        return check(head, false);
+    });
     return to;
 }
 

@@ -85,6 +85,19 @@ TEST_F(Bench, a_load_is_timed_and_its_memory_told) {
     EXPECT_GT(found.resident_bytes, 0u);
 }
 
+TEST_F(Bench, a_depth_that_is_being_read_can_be_ended) {
+    auto decode = request<DecodeBenchRequest>();
+    decode.depth = 40;
+    decode.tokens = 1;
+    decode.windows = {1};
+    decode.model.chunk = 8;
+    int asked = 0;
+    const auto found = bench_decode(decode, [&](auto, auto) { return ++asked < 3; });
+    ASSERT_FALSE(found.ok());
+    EXPECT_EQ(asked, 3);  // before the third chunk
+    EXPECT_NE(found.error().message.find("ended"), std::string::npos);
+}
+
 TEST_F(Bench, what_cannot_be_measured_is_refused) {
     auto decode = request<DecodeBenchRequest>();
     decode.windows = {17};

@@ -141,6 +141,9 @@ TEST(MtpHeadCommand, bad_layers_and_lists_are_refused) {
     const TempDir directory;
     const std::string output = directory / "l.gguf";
     expect_wrong_use(run_strata({"mtp-head", odd().path(), "-o", output}), "--target");
+    expect_wrong_use(run_strata({"mtp-head", odd().path(), "--target", odd().path(), "-o", output,
+                                 "--type", "q9_9"}),
+                     "q9_9");
     expect_failed(add_mtp_head(odd().path(), output, {"--draft-vocab", "1,900"}), "token 900");
     expect_failed(add_mtp_head(odd().path(), output, {"--draft-vocab", "3,1,3"}), "token 3 twice");
     expect_failed(add_mtp_head(tiny().path(), output), "wanted the model's 96");
