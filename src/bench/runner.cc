@@ -111,8 +111,7 @@ Status Runner::step(model::Sequence& sequence, model::StepRequest request, Measu
 }
 
 Status Runner::read_prompt(model::Sequence& sequence, std::span<const std::int32_t> tokens,
-                           const std::function<bool()>& go_on, Measured* measured,
-                           double* ms) {
+                           const std::function<bool()>& go_on, Measured* measured, double* ms) {
     std::uint64_t checksum = kChecksumStart;
     double taken = 0;
     std::int64_t chunks = 0;
