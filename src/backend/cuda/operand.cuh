@@ -26,9 +26,7 @@ constexpr std::int64_t operand_bytes(int group, std::int64_t cols) {
     return (cols / kUnit * 40 + 15) / 16 * 16;
 }
 
-__device__ inline void load_eight(const float* from, float* to) {
-    const float4 low = reinterpret_cast<const float4*>(from)[0];
-    const float4 high = reinterpret_cast<const float4*>(from)[1];
+__device__ inline void spread_fours(float4 low, float4 high, float* to) {
     to[0] = low.x;
     to[1] = low.y;
     to[2] = low.z;
@@ -37,6 +35,11 @@ __device__ inline void load_eight(const float* from, float* to) {
     to[5] = high.y;
     to[6] = high.z;
     to[7] = high.w;
+}
+
+__device__ inline void load_eight(const float* from, float* to) {
+    const auto* four = reinterpret_cast<const float4*>(from);
+    spread_fours(four[0], four[1], to);
 }
 
 // Rows of F32, or of silu(data) * up where there is `up`; zeros follow their end.

@@ -154,16 +154,8 @@ struct Piece {
 };
 
 __device__ inline void plain_piece(const std::byte* x, int piece, int pieces, float (&to)[kPiece]) {
-    const float4 low = reinterpret_cast<const float4*>(x)[piece];
-    const float4 high = reinterpret_cast<const float4*>(x)[pieces + piece];
-    to[0] = low.x;
-    to[1] = low.y;
-    to[2] = low.z;
-    to[3] = low.w;
-    to[4] = high.x;
-    to[5] = high.y;
-    to[6] = high.z;
-    to[7] = high.w;
+    const auto* four = reinterpret_cast<const float4*>(x);
+    spread_fours(four[piece], four[pieces + piece], to);
 }
 
 // Plain rows and formats without blocks; units are pieces.
