@@ -25,13 +25,18 @@ Status check_request(const DecodeBenchRequest& request) {
     return Ok{};
 }
 
+// Tokens that a sequence comes to hold.
+std::int64_t room_of(const DecodeBenchRequest& request) {
+    return request.depth + request.tokens + kWindowMax;
+}
+
 class DecodeRun {
   public:
     DecodeRun(Runner& runner, const DecodeBenchRequest& request)
         : runner_(runner), request_(request) {}
 
     Status run(const BenchProgress& progress) {
-        const std::int64_t room = request_.depth + request_.tokens + kWindowMax;
+        const std::int64_t room = room_of(request_);
         STRATA_ASSIGN(model::Sequence sequence,
                       runner_.target().make_sequence(runner_.sequence_options(room)));
         tokens_ = runner_.draw_tokens(room);
@@ -94,7 +99,7 @@ class DecodeRun {
 
 Result<DecodeBench> bench_decode(const DecodeBenchRequest& request, const BenchProgress& progress) {
     STRATA_TRY(check_request(request));
-    STRATA_ASSIGN(Runner runner, Runner::load(request, kWindowMax));
+    STRATA_ASSIGN(Runner runner, Runner::load(request, kWindowMax, room_of(request)));
     STRATA_ASSIGN(MachineRates before, runner.rates());
     DecodeRun run(runner, request);
     STRATA_TRY(run.run(progress));

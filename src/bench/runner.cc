@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "bench/clock.h"
 #include "bench/device_rates.h"
+#include "engine/fit.h"
 
 namespace strata::bench {
 namespace {
@@ -47,7 +48,8 @@ WorkFigure Measured::figure(const MachineRates& rates) const {
     return out;
 }
 
-Result<Runner> Runner::load(const BenchOptions& options, std::int64_t rows_max) {
+Result<Runner> Runner::load(const BenchOptions& options, std::int64_t rows_max,
+                            std::int64_t context) {
     const EngineOptions& model = options.model;
     if (options.repeats < 1) {
         return STRATA_ERROR(options.repeats, " repeats were asked for, wanted at least 1");
@@ -58,8 +60,16 @@ Result<Runner> Runner::load(const BenchOptions& options, std::int64_t rows_max) 
     Runner runner(options);
     runner.cache_ = cache_type(model.cache);
     STRATA_ASSIGN(gguf::File file, gguf::File::open(model.model));
-    const auto fits = [](std::uint64_t) { return Status(Ok{}); };
+    EngineOptions planned = model;
+    planned.context = context;
+    planned.checkpoints = 0;
+    const auto fits = [&](std::optional<std::uint64_t> device) -> Status {
+        STRATA_ASSIGN([[maybe_unused]] const model::Fit fit,
+                      fit_engine(planned, {.model = &file}, device));
+        return Ok{};
+    };
     STRATA_ASSIGN(ChosenBackend chosen, choose_backend(model.device, model.threads, fits));
+    if (!chosen.gpu) STRATA_TRY(fits(std::nullopt));
     runner.backend_ = std::move(chosen.backend);
     runner.gpu_ = chosen.gpu;
     STRATA_ASSIGN(

@@ -31,8 +31,9 @@ struct Measured {
 
 class Runner {
   public:
-    // Errors: as for Engine::load.
-    static Result<Runner> load(const BenchOptions& options, std::int64_t rows_max);
+    // For sequences of `context` tokens. Errors: as for Engine::load.
+    static Result<Runner> load(const BenchOptions& options, std::int64_t rows_max,
+                               std::int64_t context);
 
     const model::Target& target() const { return *target_; }
     model::Target& target() { return *target_; }

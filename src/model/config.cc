@@ -166,6 +166,15 @@ Status read_ngram(const Keys& keys, Config& config) {
     return Ok{};
 }
 
+Status refuse_rope_scaling(const Keys& keys) {
+    if (keys.find("rope.scaling.type") == nullptr) return Ok{};
+    STRATA_ASSIGN(const std::string_view type,
+                  gguf::require_string(keys.file(), Keys::full("rope.scaling.type")));
+    if (type == "none") return Ok{};
+    return STRATA_ERROR(quote(keys.file().path()), ": ", Keys::full("rope.scaling.type"), " is ",
+                        quote(type), ", wanted 'none'");
+}
+
 Status read_attention(const Keys& keys, Config& config) {
     STRATA_TRY(keys.read("attention.head_count", 1, kWidthMax, config.heads));
     std::int64_t kv_heads = 0;
@@ -180,6 +189,7 @@ Status read_attention(const Keys& keys, Config& config) {
     }
     STRATA_TRY(keys.read("rope.dimension_count", 2, kWidthMax, config.rotary_dim));
     STRATA_ASSIGN(config.rope_base, gguf::require_float(keys.file(), Keys::full("rope.freq_base")));
+    STRATA_TRY(refuse_rope_scaling(keys));
     if (keys.find("rope.dimension_sections") != nullptr) {
         STRATA_ASSIGN(const auto sections,
                       gguf::require_ints(keys.file(), Keys::full("rope.dimension_sections")));

@@ -110,6 +110,13 @@ TEST_F(Bench, what_cannot_be_measured_is_refused) {
     auto prompt = request<PromptBenchRequest>();
     prompt.tokens = 0;
     EXPECT_FALSE(bench_prompt(prompt).ok());
+    prompt.tokens = 8;
+    prompt.model.ram = 1;
+    EXPECT_NE(bench_prompt(prompt).error().message.find("of memory"), std::string::npos);
+    auto far = request<DecodeBenchRequest>();
+    far.windows = {1};
+    far.depth = 1 << 30;
+    EXPECT_NE(bench_decode(far).error().message.find("the trained length"), std::string::npos);
     auto load = request<BenchOptions>();
     load.model.model = folder_ / "none";
     EXPECT_FALSE(bench_load(load).ok());

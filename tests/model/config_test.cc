@@ -22,6 +22,7 @@ struct Edit {
     // Changes the name, type or shape; false leaves the tensor out. Data becomes zeros.
     std::function<bool(std::string& name, quant::Type& type, std::vector<std::uint64_t>& shape)>
         tensors = [](std::string&, quant::Type&, std::vector<std::uint64_t>&) { return true; };
+    std::vector<std::pair<std::string, Value>> more;  // keys that the file has not
 };
 
 class Config : public ::testing::Test {
@@ -34,6 +35,7 @@ class Config : public ::testing::Test {
         for (const auto& [key, value] : file_.metadata()) {
             if (auto changed = edit.keys(key, value)) writer.set(key, std::move(*changed));
         }
+        for (const auto& [key, value] : edit.more) writer.set(key, value);
         std::vector<std::size_t> bytes;
         for (const gguf::Tensor& tensor : file_.tensors()) {
             std::string name = tensor.name;
@@ -119,6 +121,16 @@ TEST_F(Config, missing_keys_are_named) {
 
 TEST_F(Config, another_architecture_is_named) {
     EXPECT_TRUE(names(with_key("general.architecture", Value::string("llama")), "'llama'"));
+}
+
+TEST_F(Config, a_scaled_rope_is_refused_rather_than_read_unscaled) {
+    const auto scaled = [&](const char* type) {
+        Edit edit;
+        edit.more.emplace_back("qwen4exp.rope.scaling.type", Value::string(type));
+        return load(edit);
+    };
+    EXPECT_EQ(scaled("none"), "");
+    EXPECT_TRUE(names(scaled("yarn"), "rope.scaling.type is 'yarn', wanted 'none'"));
 }
 
 TEST_F(Config, contradictions_say_both_numbers) {
