@@ -78,6 +78,7 @@ TEST(DflashHeadCommand, wrong_use_and_bad_input_leave_no_file) {
     expect_failed(add_head(output, {"--draft-vocab", "1,2,3,4,5,900"}), "token 900");
     expect_failed(add_head(output, {"--draft-vocab", "1,2,3,4,5,3"}), "token 3 twice");
     expect_failed(add_head(output, {"--type", "q4_k"}), "rows of 96 values");
+    expect_wrong_use(add_head(output, {"--type", "mxfp4"}), "mxfp4");
     expect_failed(add_head(output, {}, "tiny"), "width is 128, wanted the target's 96");
     expect_failed(run_strata({"dflash-head", odd().path(), "--target", odd().path(), "-o", output}),
                   "wanted a draft");

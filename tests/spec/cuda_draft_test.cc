@@ -131,7 +131,8 @@ Tokens generate(GoldenDraft& golden, const Sampling& sampling, std::size_t count
 
 TEST(CudaDraft, what_the_device_picks_changes_no_token) {
     TestBackend* cuda = cuda_backend();
-    GoldenDraft golden("tiny", cuda == nullptr ? nullptr : &cuda->backend);
+    if (cuda == nullptr) GTEST_SKIP() << "only recorded steps pick on the device";
+    GoldenDraft golden("tiny", &cuda->backend);
     for (const Sampling& sampling :
          {Sampling{}, Sampling{.repeat_penalty = 1.5, .frequency_penalty = 1},
           Sampling{.temperature = 1, .top_k = 20, .top_p = 0.9, .seed = 3},

@@ -11,24 +11,19 @@
 namespace strata::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / kWarp;
-constexpr int kHeld = 16;  // logits of a thread
-constexpr int kPieceLogits = kThreads * kHeld;
-
 // The best `wanted` of what the threads hold, best first, to `chosen`. The one who holds the best
 // loses it before the next is asked for.
-__device__ void choose(Best (&held)[kHeld], int wanted, Best* chosen) {
-    __shared__ Best scratch[kWarps];
+__device__ void choose(Best (&held)[kLogitsHeld], int wanted, Best* chosen) {
+    __shared__ Best scratch[kLogitWarps];
     for (int n = 0; n < wanted; ++n) {
         Best own = held[0];
 #pragma unroll
-        for (int i = 1; i < kHeld; ++i) {
+        for (int i = 1; i < kLogitsHeld; ++i) {
             if (held[i].before(own)) own = held[i];
         }
-        const Best best = best_of_block<kThreads>(own, scratch);
+        const Best best = best_of_block<kLogitThreads>(own, scratch);
 #pragma unroll
-        for (int i = 0; i < kHeld; ++i) {
+        for (int i = 0; i < kLogitsHeld; ++i) {
             if (held[i].row == best.row) held[i].row = -1;
         }
         if (threadIdx.x == 0) chosen[n] = best;
@@ -36,16 +31,16 @@ __device__ void choose(Best (&held)[kHeld], int wanted, Best* chosen) {
 }
 
 // The best of each piece of the logits: block (piece, row).
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kLogitThreads)
     choose_of_pieces(MatrixView<const float> logits, Lists lists) {
     follow_earlier_kernels();
     const std::int64_t row = blockIdx.y;
     const std::int64_t first = std::int64_t{blockIdx.x} * kPieceLogits;
-    Best held[kHeld];
+    Best held[kLogitsHeld];
     int broken = 0;
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-        const std::int64_t at = first + i * kThreads + threadIdx.x;
+    for (int i = 0; i < kLogitsHeld; ++i) {
+        const std::int64_t at = first + i * kLogitThreads + threadIdx.x;
         held[i] = {0.0f, -1};
         if (at >= logits.cols) continue;
         const float logit = logits.row(row)[at];
@@ -55,7 +50,7 @@ __global__ void __launch_bounds__(kThreads)
             broken = 1;
         }
     }
-    __shared__ int any[kWarps];
+    __shared__ int any[kLogitWarps];
     broken = warp_sum(broken);
     if (threadIdx.x % kWarp == 0) any[threadIdx.x / kWarp] = broken;
     __syncthreads();
@@ -69,20 +64,21 @@ __global__ void __launch_bounds__(kThreads)
 
 // The best of a row's lists, to a list of its own: block (row). Where they are more than the
 // threads hold, those so far go another round with the next.
-__global__ void __launch_bounds__(kThreads) choose_of_lists(Lists from, Lists to) {
+__global__ void __launch_bounds__(kLogitThreads) choose_of_lists(Lists from, Lists to) {
     follow_earlier_kernels();
     __shared__ Best chosen[op::kCandidatesMax];
     const std::int64_t row = blockIdx.x;
     const int count = from.lists * from.wanted;
     const Best* all = from.at(row, 0);
-    for (int i = static_cast<int>(threadIdx.x); i < to.wanted; i += kThreads) chosen[i].row = -1;
+    for (int i = static_cast<int>(threadIdx.x); i < to.wanted; i += kLogitThreads)
+        chosen[i].row = -1;
     __syncthreads();
     for (int first = 0; first < count; first += kPieceLogits - op::kCandidatesMax) {
         const int end = min(count, first + kPieceLogits - op::kCandidatesMax);
-        Best held[kHeld];
+        Best held[kLogitsHeld];
 #pragma unroll
-        for (int i = 0; i < kHeld; ++i) {
-            const int at = i * kThreads + static_cast<int>(threadIdx.x);
+        for (int i = 0; i < kLogitsHeld; ++i) {
+            const int at = i * kLogitThreads + static_cast<int>(threadIdx.x);
             const int kept = at - (end - first);
             held[i] = {0.0f, -1};
             if (kept < 0) {
@@ -95,7 +91,7 @@ __global__ void __launch_bounds__(kThreads) choose_of_lists(Lists from, Lists to
         choose(held, to.wanted, chosen);
         __syncthreads();
     }
-    for (int i = static_cast<int>(threadIdx.x); i < to.wanted; i += kThreads) {
+    for (int i = static_cast<int>(threadIdx.x); i < to.wanted; i += kLogitThreads) {
         to.at(row, 0)[i] = chosen[i];
     }
     if (threadIdx.x != 0) return;
@@ -118,9 +114,9 @@ Lists choose_best(Queue& queue, MatrixView<const float> logits, int wanted) {
     const Lists of_rows = make_lists(queue, logits.rows, 1, wanted);
     if (logits.rows == 0) return of_rows;
     const auto rows = static_cast<unsigned>(logits.rows);
-    launch_dependent(queue, {dim3(static_cast<unsigned>(pieces), rows), kThreads}, choose_of_pieces,
-                     logits, of_pieces);
-    launch_dependent(queue, {dim3(rows), kThreads}, choose_of_lists, of_pieces, of_rows);
+    launch_dependent(queue, {dim3(static_cast<unsigned>(pieces), rows), kLogitThreads},
+                     choose_of_pieces, logits, of_pieces);
+    launch_dependent(queue, {dim3(rows), kLogitThreads}, choose_of_lists, of_pieces, of_rows);
     return of_rows;
 }
 

@@ -6,6 +6,12 @@
 
 namespace strata::cuda {
 
+// How a row of logits is cut: a piece a block, some logits a thread.
+inline constexpr int kLogitThreads = 256;
+inline constexpr int kLogitWarps = kLogitThreads / kWarp;
+inline constexpr int kLogitsHeld = 16;  // of a thread
+inline constexpr int kPieceLogits = kLogitThreads * kLogitsHeld;
+
 // Lists of the best, [rows, lists, K], and whether all of what they come from was finite.
 struct Lists {
     Best* best;

@@ -8,11 +8,6 @@
 namespace strata::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / kWarp;
-constexpr int kHeld = 16;  // logits of a thread
-constexpr int kPieceLogits = kThreads * kHeld;
-
 // Of each piece of each row, [rows, pieces]: its best, and the sum of exp(logit - the best one's).
 struct Pieces {
     Best* best;
@@ -21,34 +16,34 @@ struct Pieces {
 };
 
 // A piece without a number has none as its best and NaN as its sum: block (piece, row).
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kLogitThreads)
     pick_of_pieces(MatrixView<const float> logits, Pieces pieces) {
     follow_earlier_kernels();
-    __shared__ Best scratch[kWarps];
-    __shared__ float sums[kWarps];
+    __shared__ Best scratch[kLogitWarps];
+    __shared__ float sums[kLogitWarps];
     const float* row = logits.row(blockIdx.y);
     const std::int64_t first = std::int64_t{blockIdx.x} * kPieceLogits + threadIdx.x;
-    float held[kHeld];
+    float held[kLogitsHeld];
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-        const std::int64_t at = first + i * kThreads;
+    for (int i = 0; i < kLogitsHeld; ++i) {
+        const std::int64_t at = first + i * kLogitThreads;
         held[i] = at < logits.cols ? row[at] : -INFINITY;
     }
     Best own{-INFINITY, -1};
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-        const std::int64_t at = first + i * kThreads;
+    for (int i = 0; i < kLogitsHeld; ++i) {
+        const std::int64_t at = first + i * kLogitThreads;
         const Best one{held[i], static_cast<int>(at)};
         if (at < logits.cols && held[i] == held[i] && one.before(own)) own = one;
     }
-    const Best best = best_of_block<kThreads>(own, scratch);
+    const Best best = best_of_block<kLogitThreads>(own, scratch);
     float sum = 0.0f;
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
+    for (int i = 0; i < kLogitsHeld; ++i) {
         // Nothing of nothing where all are as low as can be.
         if (held[i] != -INFINITY) sum += expf(held[i] - best.logit);
     }
-    sum = block_sum<kThreads>(sum, sums);
+    sum = block_sum<kLogitThreads>(sum, sums);
     if (threadIdx.x != 0) return;
     const std::int64_t at = std::int64_t{blockIdx.y} * pieces.count + blockIdx.x;
     pieces.best[at] = best;
@@ -56,24 +51,24 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Block (row).
-__global__ void __launch_bounds__(kThreads) pick_of_rows(op::Pick args, Pieces pieces) {
+__global__ void __launch_bounds__(kLogitThreads) pick_of_rows(op::Pick args, Pieces pieces) {
     follow_earlier_kernels();
-    __shared__ Best scratch[kWarps];
-    __shared__ float sums[kWarps];
+    __shared__ Best scratch[kLogitWarps];
+    __shared__ float sums[kLogitWarps];
     const Best* bests = pieces.best + std::int64_t{blockIdx.x} * pieces.count;
     const float* parts = pieces.sum + std::int64_t{blockIdx.x} * pieces.count;
     const auto thread = static_cast<int>(threadIdx.x);
     Best own{-INFINITY, -1};
-    for (int p = thread; p < pieces.count; p += kThreads) {
+    for (int p = thread; p < pieces.count; p += kLogitThreads) {
         if (bests[p].before(own)) own = bests[p];
     }
-    const Best best = best_of_block<kThreads>(own, scratch);
+    const Best best = best_of_block<kLogitThreads>(own, scratch);
     float sum = 0.0f;
-    for (int p = thread; p < pieces.count; p += kThreads) {
+    for (int p = thread; p < pieces.count; p += kLogitThreads) {
         const float below = bests[p].logit == best.logit ? 0.0f : bests[p].logit - best.logit;
         sum += parts[p] * expf(below);
     }
-    sum = block_sum<kThreads>(sum, sums);
+    sum = block_sum<kLogitThreads>(sum, sums);
     if (thread != 0) return;
     const int row = best.row < 0 ? 0 : best.row;
     const auto token =
@@ -112,9 +107,9 @@ void pick(const op::Pick& args, device::Queue& queue) {
     const Pieces pieces{own.take<Best>(rows * count), own.take<float>(rows * count),
                         static_cast<int>(count)};
     const auto blocks = static_cast<unsigned>(rows);
-    launch_dependent(own, {dim3(static_cast<unsigned>(count), blocks), kThreads}, pick_of_pieces,
-                     args.logits, pieces);
-    launch_dependent(own, {dim3(blocks), kThreads}, pick_of_rows, args, pieces);
+    launch_dependent(own, {dim3(static_cast<unsigned>(count), blocks), kLogitThreads},
+                     pick_of_pieces, args.logits, pieces);
+    launch_dependent(own, {dim3(blocks), kLogitThreads}, pick_of_rows, args, pieces);
     if (args.best.empty()) return;
     STRATA_CHECK(args.best.rows == rows);
     const Lists lists = choose_best(own, args.logits, static_cast<int>(args.best.cols));

@@ -47,14 +47,13 @@ __device__ inline unsigned shared_address(const void* address) {
 }
 #endif
 
-// Where a warp has bytes brought to, again and again. All of the warp call its functions.
+// Where a warp has bytes brought to, once. All of the warp call its functions.
 struct Stage {
     std::byte* to;           // shared memory of the warp, aligned to kStageAlign
     std::uint64_t* barrier;  // shared memory of the warp
-    unsigned phase = 0;
-    bool copies = false;  // by the copy engine
+    bool copies = false;     // by the copy engine
 
-    // Once, before the first copy.
+    // Before begin().
     __device__ void prepare() const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         if (threadIdx.x % kWarp == 0) {
@@ -66,7 +65,7 @@ struct Stage {
 #endif
     }
 
-    // `from` is memory that no kernel writes. What was brought before has been read.
+    // `from` is memory that no kernel writes.
     __device__ void begin(const std::byte* from, int bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         const auto bits = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(from)) |
@@ -93,20 +92,19 @@ struct Stage {
     }
 
     // Returns when the bytes are there.
-    __device__ void wait() {
+    __device__ void wait() const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         if (copies) {
             const unsigned at = shared_address(barrier);
             unsigned done = 0;
             while (done == 0) {
                 asm volatile(
-                    "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
+                    "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; "
                     "selp.u32 %0, 1, 0, p; }"
                     : "=r"(done)
-                    : "r"(at), "r"(phase)
+                    : "r"(at)
                     : "memory");
             }
-            phase ^= 1;
             return;
         }
 #endif
