@@ -53,7 +53,8 @@ TEST_F(Memory, bounds_the_context_with_one_line_or_a_refusal) {
     const std::string ram = std::to_string(bytes);
     const Ran shrunk = generate({"--ram", ram});
     EXPECT_EQ(shrunk.status, 0);
-    EXPECT_NE(shrunk.err.find("tokens, not " + std::to_string(kContext)), std::string::npos) << shrunk.err;
+    EXPECT_NE(shrunk.err.find("tokens, not " + std::to_string(kContext)), std::string::npos)
+        << shrunk.err;
     EXPECT_EQ(std::count(shrunk.err.begin(), shrunk.err.end(), '\n'), 1);
     const auto json = nlohmann::ordered_json::parse(shrunk.out);
     EXPECT_LT(json["context"], kContext);
@@ -92,7 +93,8 @@ TEST_F(Memory, of_a_control_group_is_what_there_is) {
     ::rmdir(group.c_str());
     expect_failed(asked, "tokens would fit");
     EXPECT_EQ(shrunk.status, 0);
-    EXPECT_NE(shrunk.err.find("tokens, not " + std::to_string(kContext)), std::string::npos) << shrunk.err;
+    EXPECT_NE(shrunk.err.find("tokens, not " + std::to_string(kContext)), std::string::npos)
+        << shrunk.err;
 }
 
 }  // namespace
