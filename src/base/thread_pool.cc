@@ -19,10 +19,10 @@ namespace {
 // The most is longer than what a caller does between two loops of a step, and than what it takes to
 // wake a thread. A wait that was much longer says that other processes hold the cores, or that
 // nothing is to be done: then looking keeps a core from whoever needs it.
-constexpr std::chrono::nanoseconds kPatienceMost{50'000};
+constexpr std::chrono::nanoseconds kPatienceMost{300'000};
 constexpr std::chrono::nanoseconds kPatienceLeast{1'000};
 constexpr std::chrono::nanoseconds kPatienceStep{2'000};
-constexpr std::chrono::nanoseconds kLongWait{100'000};
+constexpr std::chrono::nanoseconds kLongWait{1'000'000};
 constexpr int kPatienceFall = 8;
 
 // Looks between two glances at the clock.

@@ -37,12 +37,12 @@ std::int64_t row_cost(const op::Weight& weight, const Operand& x) {
     return std::max(weight.row_bytes / 4, x.rows() * x.cols / rate) + 1;
 }
 
+// `x` are rows of the input that the projections were made for.
 Tasks make_tasks(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all) {
     Tasks tasks;
     for (const Projection& one : all) {
         STRATA_CHECK(tasks.count < kProjectionsMax);
         STRATA_CHECK(one.first_column + x.cols <= one.weight.cols);
-        STRATA_CHECK(one.out.rows == x.rows && one.out.cols == one.weight.rows);
         Task& task = tasks.all[static_cast<std::size_t>(tasks.count)];
         task.projection = &one;
         const auto same = [&](const Task& other) {
@@ -65,20 +65,22 @@ Tasks make_tasks(Queue& queue, MatrixView<const float> x, std::initializer_list<
     return tasks;
 }
 
-void run_piece(const Task& task, std::int64_t piece, Instructions instructions,
-               const Workspace& workspace) {
+// Rows first_row .. of the projection's output, as many as the input has.
+void run_piece(const Task& task, std::int64_t first_row, std::int64_t piece,
+               Instructions instructions, const Workspace& workspace) {
     const Projection& one = *task.projection;
+    const std::int64_t rows = task.x.rows();
     const std::int64_t first = piece * task.rows;
     const std::int64_t count = std::min(task.rows, one.weight.rows - first);
     multiply_rows(one.weight, first, count, task.x, instructions, workspace, workspace.sums);
-    for (std::int64_t t = 0; t < one.out.rows; ++t) {
-        float* out = one.out.row(t) + first;
+    for (std::int64_t t = 0; t < rows; ++t) {
+        float* out = one.out.row(first_row + t) + first;
         const float* sums = workspace.sums + t * kPanelRows;
         std::int64_t i = 0;
         for (; i + kPanelRows <= count; i += kPanelRows) {
-            std::memcpy(out + i, sums + place_of(i, one.out.rows), kPanelRows * sizeof(float));
+            std::memcpy(out + i, sums + place_of(i, rows), kPanelRows * sizeof(float));
         }
-        std::copy_n(sums + place_of(i, one.out.rows), count - i, out + i);
+        std::copy_n(sums + place_of(i, rows), count - i, out + i);
     }
 }
 
@@ -98,10 +100,9 @@ void show_inputs(MatrixView<const float> x, std::initializer_list<Projection> al
     }
 }
 
-}  // namespace
-
-void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all) {
-    if (queue.observer() != nullptr) show_inputs(x, all, *queue.observer());
+// Rows first_row .. first_row+x.rows-1 of the projections' outputs from those of the input, `x`.
+void project_rows(Queue& queue, MatrixView<const float> x, std::int64_t first_row,
+                  std::initializer_list<Projection> all) {
     const Tasks tasks = make_tasks(queue, x, all);
     std::int64_t cols = 0;
     std::int64_t bytes = 0;
@@ -121,7 +122,37 @@ void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Proj
     queue.share(cut(queue.threads()), 4 * tasks.cost, cut, [&](std::int64_t piece, int thread) {
         const Task* task = all_tasks.data();
         for (; piece >= task->pieces(); ++task) piece -= task->pieces();
-        run_piece(*task, piece, queue.instructions(), workspaces.of(thread));
+        run_piece(*task, first_row, piece, queue.instructions(), workspaces.of(thread));
+    });
+}
+
+}  // namespace
+
+bool can_divide_rows(const Queue& queue, std::int64_t rows,
+                     std::initializer_list<const op::Weight*> weights) {
+    // What stays in a core's cache beside the rows.
+    constexpr std::int64_t kBytesMost = 512 << 10;
+    // A matrix that is packed for each block must be short.
+    constexpr std::int64_t kPlainRowsMost = 8;
+    if (!queue.divides_rows(rows)) return false;
+    std::int64_t bytes = 0;
+    for (const op::Weight* weight : weights) {
+        if (!rounds_input(weight->type) && weight->rows > kPlainRowsMost) return false;
+        bytes += weight->rows * weight->row_bytes;
+    }
+    return bytes <= kBytesMost;
+}
+
+void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all) {
+    if (queue.observer() != nullptr) show_inputs(x, all, *queue.observer());
+    bool divided = true;
+    for (const Projection& one : all) {
+        STRATA_CHECK(one.out.rows == x.rows && one.out.cols == one.weight.rows);
+        divided = divided && !one.exact && can_divide_rows(queue, x.rows, {&one.weight});
+    }
+    if (!divided) return project_rows(queue, x, 0, all);
+    queue.by_rows(x.rows, [&](Queue& one, std::int64_t begin, std::int64_t end) {
+        project_rows(one, x.rows_from(begin, end - begin), begin, all);
     });
 }
 

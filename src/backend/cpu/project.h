@@ -25,6 +25,12 @@ struct Projection {
 // of input rows.
 void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all);
 
+// Whether the queue can divide `rows` input rows of products with these weights by_rows: where each
+// thread has all of the weights in its cache, and no weight would have to be prepared for each
+// block of rows.
+bool can_divide_rows(const Queue& queue, std::int64_t rows,
+                     std::initializer_list<const op::Weight*> weights);
+
 // Rows first .. first+count-1 of the weight as F32: in place where they are F32 already, else
 // decoded into `buffer` of count * weight.cols values.
 Rows decode_rows(const op::Weight& weight, std::int64_t first, std::int64_t count, float* buffer);

@@ -1,10 +1,12 @@
 // The CPU backend's queue: runs each op at once, on the threads that all queues of a device share.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -86,7 +88,7 @@ class Queue final : public device::Queue {
     // Null: none.
     device::InputObserver* observer() const { return observer_; }
 
-    int threads() const { return shared_.pool.size(); }
+    int threads() const { return alone_ ? 1 : shared_.pool.size(); }
     Instructions instructions() const { return shared_.instructions; }
 
     // Uninitialized memory until the next op of this queue.
@@ -142,12 +144,39 @@ class Queue final : public device::Queue {
         });
     }
 
+    // Whether by_rows would divide so many rows.
+    bool divides_rows(std::int64_t rows) const { return !alone_ && rows >= 2 * kBlockRows; }
+
+    // Runs body(one, begin, end) for blocks of rows that cover [0, rows). `one` is a queue for the
+    // thread that runs the block, with which it may do whatever ops do with theirs, and whose
+    // memory is taken back after the block: so that what is made of a row stays in the thread's
+    // caches, and threads meet once. Needs divides_rows(rows).
+    template <typename Body>
+    void by_rows(std::int64_t rows, const Body& body) {
+        while (lanes_.size() < static_cast<std::size_t>(threads())) {
+            lanes_.push_back(std::unique_ptr<Queue>(new Queue(shared_, true)));
+        }
+        const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
+        const auto cut = [&](std::int64_t thread) { return blocks * thread / threads(); };
+        share(blocks, kSplitCost, cut, [&](std::int64_t block, int thread) {
+            Queue& one = *lanes_[static_cast<std::size_t>(thread)];
+            one.arena_.reset();
+            body(one, block * kBlockRows, std::min(rows, (block + 1) * kBlockRows));
+        });
+    }
+
   private:
     friend Queue& begin_op(device::Queue& queue);
+    Queue(SharedPool& shared, bool alone) : shared_(shared), alone_(alone) {}
+
+    // A multiple of the tiles that products are made for; two threads' blocks fit their caches.
+    static constexpr std::int64_t kBlockRows = 36;
     static constexpr std::int64_t kSplitCost = 1 << 16;
 
     SharedPool& shared_;
+    const bool alone_ = false;
     Arena arena_;
+    std::vector<std::unique_ptr<Queue>> lanes_;  // of by_rows, one a thread
     device::InputObserver* observer_ = nullptr;
 };
 

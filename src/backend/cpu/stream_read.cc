@@ -82,28 +82,50 @@ void gated_mean(const op::StreamRead& args, Queue& queue, MatrixView<const float
                 });
 }
 
+void read_rows(const op::StreamRead& args, Queue& queue) {
+    const std::int64_t rows = args.x.rows;
+    const auto streams = static_cast<float>(args.streams);
+    const MatrixView<float> normed = queue.matrix(rows, args.residual.cols);
+    const MatrixView<float> low = queue.matrix(rows, args.down.rows);
+    const MatrixView<float> gate = queue.matrix(rows, args.residual.cols);
+    norm_streams(args, queue, normed);
+    if (args.inject_weight.empty()) {
+        project(queue, normed, {{args.down, low}});
+    } else {
+        project(queue, normed, {{args.down, low}, {args.inject_weight, args.inject}});
+        for (std::int64_t i = 0; i < args.inject.size(); ++i) {
+            args.inject.data[i] = 2.0f * sigmoid(args.inject.data[i] / streams);
+        }
+    }
+    silu_row(queue.instructions(), low.data, low.size(), 1.0f / streams);
+    project(queue, low, {{args.up, gate}});
+    gated_mean(args, queue, normed, gate);
+}
+
+op::StreamRead rows_of(op::StreamRead args, std::int64_t begin, std::int64_t end) {
+    const std::int64_t count = end - begin;
+    args.residual = args.residual.rows_from(begin, count);
+    args.x = args.x.rows_from(begin, count);
+    if (!args.block_out.empty()) {
+        args.block_out = args.block_out.rows_from(begin, count);
+        args.block_inject = args.block_inject.rows_from(begin, count);
+    }
+    if (!args.inject.empty()) args.inject = args.inject.rows_from(begin, count);
+    return args;
+}
+
 }  // namespace
 
 void stream_read(const op::StreamRead& args, device::Queue& queue) {
     Queue& own = begin_op(queue);
     check(args);
-    const std::int64_t rows = args.x.rows;
-    const auto streams = static_cast<float>(args.streams);
-    const MatrixView<float> normed = own.matrix(rows, args.residual.cols);
-    const MatrixView<float> low = own.matrix(rows, args.down.rows);
-    const MatrixView<float> gate = own.matrix(rows, args.residual.cols);
-    norm_streams(args, own, normed);
-    if (args.inject_weight.empty()) {
-        project(own, normed, {{args.down, low}});
-    } else {
-        project(own, normed, {{args.down, low}, {args.inject_weight, args.inject}});
-        for (std::int64_t i = 0; i < args.inject.size(); ++i) {
-            args.inject.data[i] = 2.0f * sigmoid(args.inject.data[i] / streams);
-        }
-    }
-    silu_row(own.instructions(), low.data, low.size(), 1.0f / streams);
-    project(own, low, {{args.up, gate}});
-    gated_mean(args, own, normed, gate);
+    const bool divided =
+        own.observer() == nullptr && can_divide_rows(own, args.x.rows, {&args.down, &args.up}) &&
+        (args.inject_weight.empty() || can_divide_rows(own, args.x.rows, {&args.inject_weight}));
+    if (!divided) return read_rows(args, own);
+    own.by_rows(args.x.rows, [&](Queue& one, std::int64_t begin, std::int64_t end) {
+        read_rows(rows_of(args, begin, end), one);
+    });
 }
 
 }  // namespace strata::cpu
