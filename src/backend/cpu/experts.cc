@@ -422,7 +422,7 @@ Call route(const op::Experts& args, Queue& queue) {
         args.chosen.empty() ? MatrixView<std::int32_t>{queue.take<std::int32_t>(members), rows, k}
                             : args.chosen;
     const MatrixView<float> share = args.share.empty() ? queue.matrix(rows, k) : args.share;
-    queue.split(rows, 2 * experts, [&](std::int64_t begin, std::int64_t end, int) {
+    queue.split(rows, 8 * experts, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t t = begin; t < end; ++t) {
             choose_experts(logits.row(t), experts, k, args.renormalize, chosen.row(t),
                            share.row(t));

@@ -57,6 +57,14 @@ class Division {
     std::int64_t parts_ = 0;  // units a row and key head
 };
 
+// A call's caches as F32, where many rows attend to few cached ones; else empty.
+struct WideCaches {
+    MatrixView<float> keys;  // [context, G*d]
+    MatrixView<float> values;
+
+    bool empty() const { return keys.empty(); }
+};
+
 // What a thread works with.
 struct Scratch {
     Instructions instructions = Instructions::scalar;
@@ -87,11 +95,8 @@ std::int64_t list_positions(const op::SparseAttention& args, const Selection& se
     return count;
 }
 
-// Row `position`, head g of one of the caches.
-void load(Instructions instructions, const op::SparseAttention& args, const void* cache,
-          std::int64_t position, std::int64_t g, float* to) {
-    const op::CacheRow row{args.cache.type, args.shape.kv_heads, args.shape.head_dim};
-    load_head(instructions, row, cache, position, g, to);
+op::CacheRow cache_row(const op::SparseAttention& args) {
+    return {args.cache.type, args.shape.kv_heads, args.shape.head_dim};
 }
 
 // Calls body(first, count) with cached rows first .. first+count-1 of the list in scratch.cached.
@@ -101,26 +106,61 @@ void for_tiles(const op::SparseAttention& args, const void* cache, std::int64_t 
     for (std::int64_t first = 0; first < n; first += kCacheTile) {
         const std::int64_t count = std::min(kCacheTile, n - first);
         for (std::int64_t i = 0; i < count; ++i) {
-            load(scratch.instructions, args, cache, scratch.positions[first + i], g,
-                 scratch.cached + i * args.shape.head_dim);
+            load_head(scratch.instructions, cache_row(args), cache, scratch.positions[first + i], g,
+                      scratch.cached + i * args.shape.head_dim);
         }
         body(first, count);
     }
 }
 
-void attend_unit(const op::SparseAttention& args, const SparseQueries& queries,
-                 const Selection& selection, const Unit& unit, const Scratch& scratch,
-                 MatrixView<float> out) {
+// scratch.scores = the products of the unit's queries with the keys of the n listed positions.
+void score(const op::SparseAttention& args, const Rows& queries, const Unit& unit, std::int64_t n,
+           const WideCaches& wide, const Scratch& scratch) {
     const std::int64_t d = args.shape.head_dim;
-    const std::int64_t n = list_positions(args, selection, unit.t, scratch.positions);
-    const float* query = queries.query.row(unit.t) + unit.head * 2 * d;
-    const Rows heads{.data = query, .stride = 2 * d, .count = unit.heads};
+    if (!wide.empty()) {
+        const Rows keys{.data = wide.keys.data + unit.kv_head * d,
+                        .stride = wide.keys.cols,
+                        .count = n,
+                        .at = scratch.positions};
+        products(queries, keys, d, scratch.scores, scratch.most, 1);
+        return;
+    }
     for_tiles(args, args.cache.keys, unit.kv_head, n, scratch,
               [&](std::int64_t first, std::int64_t count) {
                   const Rows keys{.data = scratch.cached, .stride = d, .count = count};
-                  products(heads, keys, d, scratch.scores + first, scratch.most, 1);
+                  products(queries, keys, d, scratch.scores + first, scratch.most, 1);
               });
+}
 
+// out[h] += the values of the n listed positions, weighted with scratch.scores of head h.
+void add_values(const op::SparseAttention& args, const Unit& unit, std::int64_t n,
+                const WideCaches& wide, const Scratch& scratch, float* out) {
+    const std::int64_t d = args.shape.head_dim;
+    const auto add = [&](std::int64_t first, const Rows& values) {
+        for (std::int64_t h = 0; h < unit.heads; ++h) {
+            add_rows(scratch.scores + h * scratch.most + first, values, d, out + h * d);
+        }
+    };
+    if (!wide.empty()) {
+        add(0, {.data = wide.values.data + unit.kv_head * d,
+                .stride = wide.values.cols,
+                .count = n,
+                .at = scratch.positions});
+        return;
+    }
+    for_tiles(args, args.cache.values, unit.kv_head, n, scratch,
+              [&](std::int64_t first, std::int64_t count) {
+                  add(first, {.data = scratch.cached, .stride = d, .count = count});
+              });
+}
+
+void attend_unit(const op::SparseAttention& args, const SparseQueries& queries,
+                 const Selection& selection, const Unit& unit, const WideCaches& wide,
+                 const Scratch& scratch, MatrixView<float> out) {
+    const std::int64_t d = args.shape.head_dim;
+    const std::int64_t n = list_positions(args, selection, unit.t, scratch.positions);
+    const float* query = queries.query.row(unit.t) + unit.head * 2 * d;
+    score(args, {.data = query, .stride = 2 * d, .count = unit.heads}, unit, n, wide, scratch);
     float* heads_out = out.row(unit.t) + unit.head * d;
     std::fill_n(heads_out, unit.heads * d, 0.0f);
     const float scale = 1.0f / std::sqrt(static_cast<float>(d));
@@ -128,18 +168,32 @@ void attend_unit(const op::SparseAttention& args, const SparseQueries& queries,
         scratch.inverse_sums[h] =
             softmax_weights(scratch.instructions, scratch.scores + h * scratch.most, n, scale);
     }
-    for_tiles(args, args.cache.values, unit.kv_head, n, scratch,
-              [&](std::int64_t first, std::int64_t count) {
-                  const Rows values{.data = scratch.cached, .stride = d, .count = count};
-                  for (std::int64_t h = 0; h < unit.heads; ++h) {
-                      add_rows(scratch.scores + h * scratch.most + first, values, d,
-                               heads_out + h * d);
-                  }
-              });
+    add_values(args, unit, n, wide, scratch, heads_out);
     for (std::int64_t h = 0; h < unit.heads; ++h) {
         const float* gate = query + h * 2 * d + d;
         gate_row(scratch.instructions, heads_out + h * d, gate, d, scratch.inverse_sums[h]);
     }
+}
+
+// Both caches up to the call's last row, where that is worth it and they are small.
+WideCaches widen_caches(const op::SparseAttention& args, Queue& queue) {
+    constexpr std::int64_t kValuesMost = std::int64_t{1} << 20;  // of each
+    const op::CacheRow row = cache_row(args);
+    const std::int64_t context = args.first + args.x.rows;
+    const std::int64_t width = row.heads * row.dim;
+    if (!queue.divides_rows(args.x.rows) || context * width > kValuesMost) return {};
+    const WideCaches wide{queue.matrix(context, width), queue.matrix(context, width)};
+    queue.split(context, 2 * width, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t p = begin; p < end; ++p) {
+            for (std::int64_t g = 0; g < row.heads; ++g) {
+                load_head(queue.instructions(), row, args.cache.keys, p, g,
+                          wide.keys.row(p) + g * row.dim);
+                load_head(queue.instructions(), row, args.cache.values, p, g,
+                          wide.values.row(p) + g * row.dim);
+            }
+        }
+    });
+    return wide;
 }
 
 }  // namespace
@@ -157,6 +211,7 @@ void attend(const op::SparseAttention& args, Queue& queue, const SparseQueries& 
     const MatrixView<float> scores = queue.matrix(threads, heads * most);
     const MatrixView<float> cached = queue.matrix(threads, kCacheTile * shape.head_dim);
     const MatrixView<float> sums = queue.matrix(threads, heads);
+    const WideCaches wide = widen_caches(args, queue);
     queue.split(division.count(), heads * most * shape.head_dim,
                 [&](std::int64_t begin, std::int64_t end, int thread) {
                     const Scratch scratch{.instructions = queue.instructions(),
@@ -166,7 +221,7 @@ void attend(const op::SparseAttention& args, Queue& queue, const SparseQueries& 
                                           .inverse_sums = sums.row(thread),
                                           .most = most};
                     for (std::int64_t i = begin; i < end; ++i) {
-                        attend_unit(args, queries, selection, division.at(i), scratch, out);
+                        attend_unit(args, queries, selection, division.at(i), wide, scratch, out);
                     }
                 });
 }

@@ -12,6 +12,9 @@ namespace {
 // Rows whose scores are held at a time.
 constexpr std::int64_t kGroup = 32;
 
+// The most blocks for which each thread holds the scores of rows of its own.
+constexpr std::int64_t kBlocksOfOne = 4096;
+
 // Blocks that are scored together.
 constexpr std::int64_t kBlockTile = 32;
 
@@ -64,6 +67,44 @@ void keep_best(const float* scores, std::int64_t count, std::int64_t kept, float
     }
 }
 
+// What a call needs to select with.
+struct Selecting {
+    const op::SparseAttention& args;
+    const SparseQueries& queries;
+    const Selection& selection;
+
+    std::int64_t visible(std::int64_t row) const {
+        return visible_blocks(args.first + selection.first_row + row, args.shape.ratio);
+    }
+};
+
+// The blocks of rows from .. from+count-1 of those that select, scored together.
+void select_group(const Selecting& at, Queue& queue, std::int64_t from, std::int64_t count,
+                  MatrixView<float> scores, MatrixView<float> copies) {
+    const std::int64_t most = at.visible(from + count - 1);
+    const MatrixView<const float> index_query = at.queries.index_query;
+    const MatrixView<float> product =
+        queue.matrix(queue.threads(), kBlockTile * at.args.shape.index_heads);
+    queue.split(most, count * index_query.cols,
+                [&](std::int64_t begin, std::int64_t end, int thread) {
+                    for (std::int64_t tile = begin; tile < end; tile += kBlockTile) {
+                        const std::int64_t tile_end = std::min(tile + kBlockTile, end);
+                        for (std::int64_t r = 0; r < count; ++r) {
+                            score(queue.instructions(), at.args,
+                                  index_query.row(at.selection.first_row + from + r), tile,
+                                  std::min(tile_end, at.visible(from + r)), product.row(thread),
+                                  scores.row(r));
+                        }
+                    }
+                });
+    queue.split(count, 8 * most, [&](std::int64_t begin, std::int64_t end, int thread) {
+        for (std::int64_t r = begin; r < end; ++r) {
+            keep_best(scores.row(r), at.visible(from + r), at.args.shape.blocks_kept,
+                      copies.row(thread), at.selection.blocks.row(from + r));
+        }
+    });
+}
+
 }  // namespace
 
 Selection select_blocks(const op::SparseAttention& args, Queue& queue,
@@ -79,35 +120,19 @@ Selection select_blocks(const op::SparseAttention& args, Queue& queue,
     if (chosen == 0) return selection;
 
     selection.blocks = {queue.take<std::int32_t>(chosen * kept), chosen, kept};
-    const std::int64_t most = visible_blocks(args.first + all - 1, ratio);
+    const Selecting at{args, queries, selection};
+    const std::int64_t most = at.visible(chosen - 1);
+    if (queue.divides_rows(chosen) && most <= kBlocksOfOne) {
+        queue.by_rows(chosen, [&](Queue& one, std::int64_t begin, std::int64_t end) {
+            const std::int64_t count = end - begin;
+            select_group(at, one, begin, count, one.matrix(count, most), one.matrix(1, most));
+        });
+        return selection;
+    }
     const MatrixView<float> scores = queue.matrix(std::min(kGroup, chosen), most);
     const MatrixView<float> copies = queue.matrix(queue.threads(), most);
-    const MatrixView<float> product =
-        queue.matrix(queue.threads(), kBlockTile * args.shape.index_heads);
-    const auto visible = [&](std::int64_t row) {
-        return visible_blocks(args.first + selection.first_row + row, ratio);
-    };
-
     for (std::int64_t from = 0; from < chosen; from += kGroup) {
-        const std::int64_t count = std::min(kGroup, chosen - from);
-        const std::int64_t cost = count * queries.index_query.cols;
-        queue.split(most, cost, [&](std::int64_t begin, std::int64_t end, int thread) {
-            for (std::int64_t tile = begin; tile < end; tile += kBlockTile) {
-                const std::int64_t tile_end = std::min(tile + kBlockTile, end);
-                for (std::int64_t r = 0; r < count; ++r) {
-                    score(queue.instructions(), args,
-                          queries.index_query.row(selection.first_row + from + r), tile,
-                          std::min(tile_end, visible(from + r)), product.row(thread),
-                          scores.row(r));
-                }
-            }
-        });
-        queue.split(count, 8 * most, [&](std::int64_t begin, std::int64_t end, int thread) {
-            for (std::int64_t r = begin; r < end; ++r) {
-                keep_best(scores.row(r), visible(from + r), kept, copies.row(thread),
-                          selection.blocks.row(from + r));
-            }
-        });
+        select_group(at, queue, from, std::min(kGroup, chosen - from), scores, copies);
     }
     return selection;
 }
