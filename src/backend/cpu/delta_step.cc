@@ -30,37 +30,45 @@ struct Step {
     std::int64_t dv = 0;
     const float* q = nullptr;  // null: o is not wanted
     const float* k = nullptr;
+    const float* next = nullptr;  // k of the row after
     const float* v = nullptr;
     float* out = nullptr;
     float alpha = 0;
     float beta = 0;
 };
 
-// d = beta (v - alpha M^T k);  M <- alpha M + k d^T;  o = M^T q, for kParts vectors of columns from
-// `column` on. Each column's sums run over i in order, whatever V.
-template <typename V, int kParts, bool kRead>
-STRATA_INLINE void step_columns(const Step& step, std::int64_t column) {
-    constexpr std::int64_t kWidth = sizeof(V) / sizeof(float);
-    V d[kParts] = {};
+// dots = M^T k. Each column's sums run over i in order, whatever V, here and in the next.
+template <typename V, int kParts>
+STRATA_INLINE void multiply_columns(const Step& step, V (&dots)[kParts]) {
+#pragma GCC unroll 4
+    for (int part = 0; part < kParts; ++part) dots[part] = V{};
     for (std::int64_t i = 0; i < step.dk; ++i) {
-        const float* row = step.from + i * step.dv + column;
         const float weight = step.k[i];
 #pragma GCC unroll 4
         for (int part = 0; part < kParts; ++part) {
             V m;
-            load_vector(row + part * kWidth, m);
-            d[part] += weight * m;
+            load_vector(step.from + i * step.dv + part * kVectorWidth<V>, m);
+            dots[part] += weight * m;
         }
     }
+}
+
+// d = beta (v - alpha M^T k);  M <- alpha M + k d^T;  o = M^T q, for kParts vectors of columns,
+// with M^T k in `dots`, which is left for the next row: the memory is passed once a row.
+template <typename V, int kParts, bool kRead, bool kNext>
+STRATA_INLINE void step_columns(const Step& step, V (&dots)[kParts]) {
+    constexpr std::int64_t kWidth = kVectorWidth<V>;
+    V d[kParts];
 #pragma GCC unroll 4
     for (int part = 0; part < kParts; ++part) {
         V v;
-        load_vector(step.v + column + part * kWidth, v);
-        d[part] = step.beta * (v - step.alpha * d[part]);
+        load_vector(step.v + part * kWidth, v);
+        d[part] = step.beta * (v - step.alpha * dots[part]);
+        dots[part] = V{};
     }
     V out[kParts] = {};
     for (std::int64_t i = 0; i < step.dk; ++i) {
-        const std::int64_t at = i * step.dv + column;
+        const std::int64_t at = i * step.dv;
         const float weight = step.k[i];
 #pragma GCC unroll 4
         for (int part = 0; part < kParts; ++part) {
@@ -69,56 +77,75 @@ STRATA_INLINE void step_columns(const Step& step, std::int64_t column) {
             m = step.alpha * m + weight * d[part];
             store_vector(m, step.to + at + part * kWidth);
             if constexpr (kRead) out[part] += step.q[i] * m;
+            if constexpr (kNext) dots[part] += step.next[i] * m;
         }
     }
     if constexpr (kRead) {
 #pragma GCC unroll 4
         for (int part = 0; part < kParts; ++part) {
-            store_vector(out[part], step.out + column + part * kWidth);
+            store_vector(out[part], step.out + part * kWidth);
         }
     }
 }
 
-template <typename V, bool kRead>
-STRATA_INLINE void step_tile(const Step& step, std::int64_t columns) {
-    constexpr std::int64_t kWidth = sizeof(V) / sizeof(float);
-    constexpr int kParts = 4;
-    std::int64_t column = 0;
-    for (; column + kParts * kWidth <= columns; column += kParts * kWidth) {
-        step_columns<V, kParts, kRead>(step, column);
-    }
-    for (; column + kWidth <= columns; column += kWidth) step_columns<V, 1, kRead>(step, column);
-    for (; column < columns; ++column) {
-        using One = float __attribute__((vector_size(4)));
-        step_columns<One, 1, kRead>(step, column);
+// All rows on the kParts vectors of columns of one head from `first` on.
+template <typename V, int kParts, bool kRead>
+STRATA_INLINE void run_columns(const DeltaInputs& in, const DeltaHead& head, std::int64_t first) {
+    Step step{.dk = in.shape.key_dim, .dv = in.shape.value_dim};
+    const std::int64_t key = key_head(in.shape, in.order, head.h) * step.dk;
+    const std::int64_t at = head.h * step.dv + first;
+    const std::int64_t keys = std::int64_t{in.shape.key_heads} * step.dk;
+    step.from = head.from + first;
+    step.to = head.to + first;
+    step.k = in.units.row(0) + keys + key;
+    V dots[kParts];
+    multiply_columns<V, kParts>(step, dots);
+    for (std::int64_t t = 0; t < head.rows; ++t) {
+        step.k = in.units.row(t) + keys + key;
+        step.v = in.convolved.row(t) + 2 * keys + at;
+        step.alpha = in.decay.row(t)[head.h];
+        step.beta = in.beta.row(t)[head.h];
+        if constexpr (kRead) {
+            step.q = in.units.row(t) + key;
+            step.out = head.out.row(t) + at;
+        }
+        if (t + 1 < head.rows) {
+            step.next = in.units.row(t + 1) + keys + key;
+            step_columns<V, kParts, kRead, true>(step, dots);
+        } else {
+            step_columns<V, kParts, kRead, false>(step, dots);
+        }
+        step.from = step.to;
     }
 }
 
-// All rows on columns first .. first+columns-1 of one head.
+// The columns of one head from `first` on.
 struct RunTile {
     template <typename V>
     STRATA_INLINE static void run(const DeltaInputs* in, const DeltaHead* head, std::int64_t first,
                                   std::int64_t columns) {
-        Step step{.dk = in->shape.key_dim, .dv = in->shape.value_dim};
-        const std::int64_t key = key_head(in->shape, in->order, head->h) * step.dk;
-        const std::int64_t at = head->h * step.dv + first;
-        const std::int64_t keys = std::int64_t{in->shape.key_heads} * step.dk;
-        step.from = head->from + first;
-        step.to = head->to + first;
-        for (std::int64_t t = 0; t < head->rows; ++t) {
-            step.k = in->units.row(t) + keys + key;
-            step.v = in->convolved.row(t) + 2 * keys + at;
-            step.alpha = in->decay.row(t)[head->h];
-            step.beta = in->beta.row(t)[head->h];
-            if (head->out.empty()) {
-                step_tile<V, false>(step, columns);
-            } else {
-                step.q = in->units.row(t) + key;
-                step.out = head->out.row(t) + at;
-                step_tile<V, true>(step, columns);
-            }
-            step.from = step.to;
+        if (head->out.empty()) {
+            run_tile<V, false>(*in, *head, first, columns);
+        } else {
+            run_tile<V, true>(*in, *head, first, columns);
         }
+    }
+
+  private:
+    template <typename V, bool kRead>
+    STRATA_INLINE static void run_tile(const DeltaInputs& in, const DeltaHead& head,
+                                       std::int64_t first, std::int64_t columns) {
+        constexpr std::int64_t kWidth = kVectorWidth<V>;
+        constexpr int kParts = 4;
+        using One = float __attribute__((vector_size(4)));
+        std::int64_t column = 0;
+        for (; column + kParts * kWidth <= columns; column += kParts * kWidth) {
+            run_columns<V, kParts, kRead>(in, head, first + column);
+        }
+        for (; column + kWidth <= columns; column += kWidth) {
+            run_columns<V, 1, kRead>(in, head, first + column);
+        }
+        for (; column < columns; ++column) run_columns<One, 1, kRead>(in, head, first + column);
     }
 };
 
