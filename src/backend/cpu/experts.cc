@@ -92,6 +92,8 @@ Rounded part_of(const Rounded& all, std::int64_t first, std::int64_t count) {
 // x as the nets' weights of one type want it.
 struct Input {
     quant::Type type = quant::Type::f32;
+    bool for_experts = false;
+    bool for_shared = false;
     Rounded rows;     // [T] of x; a single one is its own tile
     Rounded members;  // [T*k] in tiles of one expert each, where it has several
     Rounded shared;   // [T] in tiles
@@ -141,17 +143,21 @@ void fill_input(const Call& call, Queue& queue, Input& input) {
         }
     });
     if (x.rows == 1) return;
+    if (input.for_shared) {
+        input.shared = take_rounded(queue, form, x.rows, x.cols);
+        queue.split(x.rows, 2 * x.cols, [&](std::int64_t begin, std::int64_t end, int) {
+            make_tiles(input.rows, nullptr, input.shared, begin, end);
+        });
+    }
+    if (!input.for_experts) return;
     input.members = take_rounded(queue, form, call.members(), x.cols);
-    input.shared = take_rounded(queue, form, x.rows, x.cols);
-    queue.split(call.nets(), 2 * x.cols * x.rows, [&](std::int64_t begin, std::int64_t end, int) {
+    const std::int64_t cost = 2 * x.cols * call.members() / call.groups.used;
+    queue.split(call.groups.used, cost, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t net = begin; net < end; ++net) {
-            if (call.is_shared(net)) {
-                make_tiles(input.rows, nullptr, input.shared, 0, x.rows);
-            } else if (call.count(net) > 1) {
-                make_tiles(input.rows, call.groups.row + call.first(net),
-                           part_of(input.members, call.first(net), call.count(net)), 0,
-                           call.count(net));
-            }
+            if (call.count(net) == 1) continue;
+            make_tiles(input.rows, call.groups.row + call.first(net),
+                       part_of(input.members, call.first(net), call.count(net)), 0,
+                       call.count(net));
         }
     });
 }
@@ -159,14 +165,21 @@ void fill_input(const Call& call, Queue& queue, Input& input) {
 Inputs make_inputs(const Call& call, Queue& queue) {
     const op::Experts& args = call.args;
     Inputs inputs;
-    for (const quant::Type type : {args.experts.gate_type, args.experts.up_type,
-                                   args.shared_gate.type, args.shared_up.type}) {
+    const auto want = [&](quant::Type type, bool shared) {
+        if (!rounds_input(type)) return;
         auto* end = inputs.all.data() + inputs.count;
-        const auto same = [&](const Input& one) { return one.type == type; };
-        if (!rounds_input(type) || std::find_if(inputs.all.data(), end, same) != end) continue;
-        Input& input = inputs.all[static_cast<std::size_t>(inputs.count++)];
-        input.type = type;
-        fill_input(call, queue, input);
+        auto* input = std::find_if(inputs.all.data(), end,
+                                   [&](const Input& one) { return one.type == type; });
+        if (input == end) ++inputs.count;
+        input->type = type;
+        (shared ? input->for_shared : input->for_experts) = true;
+    };
+    want(args.experts.gate_type, false);
+    want(args.experts.up_type, false);
+    want(args.shared_gate.type, true);
+    want(args.shared_up.type, true);
+    for (int i = 0; i < inputs.count; ++i) {
+        fill_input(call, queue, inputs.all[static_cast<std::size_t>(i)]);
     }
     return inputs;
 }
@@ -406,29 +419,36 @@ void check(const op::Experts& args) {
     STRATA_CHECK(args.share.empty() || (args.share.rows == rows && args.share.cols == args.active));
 }
 
+// The experts of each row and their shares, and the shared one's.
+void choose_rows(const op::Experts& args, MatrixView<std::int32_t> chosen, MatrixView<float> share,
+                 MatrixView<float> scale, Queue& queue) {
+    const std::int64_t experts = args.experts.count;
+    const MatrixView<float> logits = queue.matrix(args.x.rows, experts);
+    project(queue, args.x,
+            {{.weight = args.router, .out = logits, .exact = true},
+             {.weight = args.shared_scale, .out = scale, .exact = true}});
+    queue.split(args.x.rows, 8 * experts, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t t = begin; t < end; ++t) {
+            choose_experts(logits.row(t), experts, args.active, args.renormalize, chosen.row(t),
+                           share.row(t));
+            scale.row(t)[0] = sigmoid(scale.row(t)[0]);
+        }
+    });
+}
+
 // Routes every row and lays out what the nets need.
 Call route(const op::Experts& args, Queue& queue) {
     const std::int64_t rows = args.x.rows;
     const std::int64_t experts = args.experts.count;
     const int k = args.active;
     const std::int64_t members = rows * k;
-    const MatrixView<float> logits = queue.matrix(rows, experts);
     const MatrixView<float> scale = queue.matrix(rows, 1);
-    project(queue, args.x,
-            {{.weight = args.router, .out = logits, .exact = true},
-             {.weight = args.shared_scale, .out = scale, .exact = true}});
 
     const MatrixView<std::int32_t> chosen =
         args.chosen.empty() ? MatrixView<std::int32_t>{queue.take<std::int32_t>(members), rows, k}
                             : args.chosen;
     const MatrixView<float> share = args.share.empty() ? queue.matrix(rows, k) : args.share;
-    queue.split(rows, 8 * experts, [&](std::int64_t begin, std::int64_t end, int) {
-        for (std::int64_t t = begin; t < end; ++t) {
-            choose_experts(logits.row(t), experts, k, args.renormalize, chosen.row(t),
-                           share.row(t));
-            scale.row(t)[0] = sigmoid(scale.row(t)[0]);
-        }
-    });
+    choose_rows(args, chosen, share, scale, queue);
 
     const std::int64_t most = std::min(experts, members);
     Groups groups{.expert = queue.take<std::int32_t>(most),
