@@ -145,7 +145,7 @@ class Queue final : public device::Queue {
     }
 
     // Whether by_rows would divide so many rows.
-    bool divides_rows(std::int64_t rows) const { return !alone_ && rows >= 2 * kBlockRows; }
+    bool divides_rows(std::int64_t rows) const { return !alone_ && rows >= kDividedRows; }
 
     // Runs body(one, begin, end) for blocks of rows that cover [0, rows). `one` is a queue for the
     // thread that runs the block, with which it may do whatever ops do with theirs, and whose
@@ -171,6 +171,7 @@ class Queue final : public device::Queue {
 
     // A multiple of the tiles that products are made for; two threads' blocks fit their caches.
     static constexpr std::int64_t kBlockRows = 36;
+    static constexpr std::int64_t kDividedRows = 64;
     static constexpr std::int64_t kSplitCost = 1 << 16;
 
     SharedPool& shared_;

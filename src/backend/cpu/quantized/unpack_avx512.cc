@@ -66,7 +66,8 @@ STRATA_AVX512 void unpack_iq4_nl(const quant::TypeInfo& type, const std::byte* r
     }
 }
 
-// Eight bytes a lane pair give 32 codes of two bits: each result byte is a field of them.
+// Byte i of a lane holds columns 4 i .. 4 i + 3, two bits each: transposed, a register is a shift of
+// all bytes.
 STRATA_AVX512 void unpack_q2_0(const quant::TypeInfo&, const std::byte* rows, std::int64_t stride,
                                int columns, const std::byte* ahead, Panel& panel) {
     constexpr int kBlockBytes = 18;
@@ -77,16 +78,13 @@ STRATA_AVX512 void unpack_q2_0(const quant::TypeInfo&, const std::byte* rows, st
         _mm512_store_ps(panel.scales[g], widen_halves(gather_rows(rows, offsets)));
         __m512i bytes[4];
         load_columns(rows + 2, stride, bytes);
-        // Bit positions for byte 0 of both rows of a lane pair: 6 4 2 0 in each.
-        __m512i shift = _mm512_set1_epi64(0x2624222006040200);
 #pragma GCC unroll 4
-        for (int b = 0; b < 4; ++b) {
+        for (int d = 0; d < 4; ++d) {
 #pragma GCC unroll 4
-            for (int d = 0; d < 4; ++d) {
-                const __m512i fields = _mm512_multishift_epi64_epi8(shift, bytes[d]);
-                store(panel, 16 * g + 4 * d + b, _mm512_and_si512(fields, mask));
+            for (unsigned b = 0; b < 4; ++b) {
+                const __m512i fields = _mm512_srli_epi16(bytes[d], 2 * b);
+                store(panel, 16 * g + 4 * d + static_cast<int>(b), _mm512_and_si512(fields, mask));
             }
-            shift = _mm512_add_epi8(shift, _mm512_set1_epi8(8));
         }
     }
 }
@@ -239,7 +237,7 @@ Routine avx512_routine(quant::Type type) {
     }();
     return {.unpack = kUnpack[static_cast<std::size_t>(type)],
             .multiply = multiply_avx512,
-            .transposed = type == Type::iq3_xxs};
+            .transposed = type == Type::iq3_xxs || type == Type::q2_0};
 }
 
 }  // namespace strata::cpu

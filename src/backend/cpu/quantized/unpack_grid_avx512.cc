@@ -17,7 +17,19 @@ struct Iq3XxsTables {
     alignas(64) std::uint8_t planes[2][256];
     alignas(16) std::int8_t magnitudes[8];
     alignas(64) std::uint8_t signs[128];  // of each number of seven bits
+    // The same in another order: from the top of each half down, the signs of values 0, 2, 4, 6 in
+    // the low half and of 1, 3, 5, 7 in the high one. So two signs at once are where a plane wants
+    // them, and a shift brings the next two there.
+    alignas(64) std::uint8_t paired_signs[128];
 };
+
+std::uint8_t pair_signs(std::uint32_t signs) {
+    std::uint32_t paired = 0;
+    for (std::uint32_t v = 0; v < 8; ++v) {
+        paired |= (signs >> v & 1) << (3 - v / 2 + v % 2 * 4);
+    }
+    return static_cast<std::uint8_t>(paired);
+}
 
 const Iq3XxsTables& iq3_xxs_tables() {
     static const Iq3XxsTables tables = [] {
@@ -41,6 +53,7 @@ const Iq3XxsTables& iq3_xxs_tables() {
         }
         for (std::uint32_t i = 0; i < 128; ++i) {
             made.signs[i] = static_cast<std::uint8_t>(quant::even_signs(i));
+            made.paired_signs[i] = pair_signs(made.signs[i]);
         }
         return made;
     }();
@@ -80,23 +93,21 @@ STRATA_AVX512_INLINE __m512i or_masked(__m512i a, __m512i b, int mask) {
 }
 
 // Four numbers a lane (16 columns of a row) to four registers of codes, register b with value b of
-// each number; `signs` has the signs of numbers 0, 0, 1, 1 pairwise.
+// each number; `signs` has the paired signs of numbers 0, 0, 1, 1 pairwise.
 STRATA_AVX512_INLINE void unpack_vectors(const Iq3XxsGrid& grid, __m512i numbers, __m512i signs,
                                          int step, Panel& panel) {
     const __mmask64 upper = _mm512_movepi8_mask(numbers);
-    // Each byte's low half: the signs of its number's four values.
-    const __m512i own = _mm512_ternarylogic_epi32(signs, _mm512_srli_epi16(signs, 4),
-                                                  _mm512_set1_epi16(0x000f), 0xe4);
-    __m512i first = grid.look_up(0, numbers, upper);
-    first = or_masked(first, _mm512_slli_epi16(own, 3), 0x08);
-    first = or_masked(first, _mm512_slli_epi16(own, 6), 0x80);
-    __m512i second = grid.look_up(1, numbers, upper);
-    second = or_masked(second, _mm512_slli_epi16(own, 1), 0x08);
-    second = or_masked(second, _mm512_slli_epi16(own, 4), 0x80);
-    store(panel, step, _mm512_shuffle_epi8(grid.codes, low_halves(first)));
-    store(panel, step + 1, _mm512_shuffle_epi8(grid.codes, high_halves(first)));
-    store(panel, step + 2, _mm512_shuffle_epi8(grid.codes, low_halves(second)));
-    store(panel, step + 3, _mm512_shuffle_epi8(grid.codes, high_halves(second)));
+    // The second number of each two has its signs two places further down.
+    const __m512i own = _mm512_ternarylogic_epi32(signs, _mm512_slli_epi16(signs, 2),
+                                                  _mm512_set1_epi16(0x00ff), 0xe4);
+    const __m512i first = or_masked(grid.look_up(0, numbers, upper), own, 0x88);
+    const __m512i second =
+        or_masked(grid.look_up(1, numbers, upper), _mm512_slli_epi16(own, 1), 0x88);
+    // The table's 16 codes come four times, so that bits above the low four change nothing.
+    store(panel, step, _mm512_permutexvar_epi8(first, grid.codes));
+    store(panel, step + 1, _mm512_permutexvar_epi8(_mm512_srli_epi16(first, 4), grid.codes));
+    store(panel, step + 2, _mm512_permutexvar_epi8(second, grid.codes));
+    store(panel, step + 3, _mm512_permutexvar_epi8(_mm512_srli_epi16(second, 4), grid.codes));
 }
 
 // The signs of eight values, one bit each, from a number of seven bits in each lane.
@@ -302,8 +313,8 @@ STRATA_AVX512 void unpack_iq3_xxs(const quant::TypeInfo& type, const std::byte* 
     const __m512 scale = widen_halves(gather_rows(rows, offsets));
     _mm512_store_ps(panel.scales[0], _mm512_mul_ps(scale, _mm512_set1_ps(0.25f)));
     const Iq3XxsGrid grid = load_grid(tables, type.integers->offset);
-    const __m512i signs_low = _mm512_load_si512(tables.signs);
-    const __m512i signs_high = _mm512_load_si512(tables.signs + 64);
+    const __m512i signs_low = _mm512_load_si512(tables.paired_signs);
+    const __m512i signs_high = _mm512_load_si512(tables.paired_signs + 64);
     // Where the seven bits of each sign lie in the parts of both rows of a lane pair.
     const __m512i first = _mm512_set1_epi64(0x2727202007070000);
     const __m512i second = _mm512_set1_epi64(0x35352e2e15150e0e);
