@@ -3,6 +3,7 @@
 // differ.
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "backend/cpu/expert_panels.h"
 #include "backend/cpu/kernels.h"
@@ -102,7 +103,7 @@ struct Input {
 // At most one a weight that reads x: gate and up of the experts and of the shared one.
 struct Inputs {
     std::array<Input, 4> all;
-    int count = 0;
+    std::size_t count = 0;
 
     const Input& of(quant::Type type) const {
         const auto* found = std::find_if(all.data(), all.data() + count,
@@ -174,13 +175,9 @@ Inputs make_inputs(const Call& call, Queue& queue) {
         input->type = type;
         (shared ? input->for_shared : input->for_experts) = true;
     };
-    want(args.experts.gate_type, false);
-    want(args.experts.up_type, false);
-    want(args.shared_gate.type, true);
-    want(args.shared_up.type, true);
-    for (int i = 0; i < inputs.count; ++i) {
-        fill_input(call, queue, inputs.all[static_cast<std::size_t>(i)]);
-    }
+    for (const auto type : {args.experts.gate_type, args.experts.up_type}) want(type, false);
+    for (const auto type : {args.shared_gate.type, args.shared_up.type}) want(type, true);
+    for (Input& input : std::span(inputs.all).first(inputs.count)) fill_input(call, queue, input);
     return inputs;
 }
 

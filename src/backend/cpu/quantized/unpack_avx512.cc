@@ -66,8 +66,8 @@ STRATA_AVX512 void unpack_iq4_nl(const quant::TypeInfo& type, const std::byte* r
     }
 }
 
-// Byte i of a lane holds columns 4 i .. 4 i + 3, two bits each: transposed, a register is a shift of
-// all bytes.
+// Byte i of a lane holds columns 4 i .. 4 i + 3, two bits each: transposed, a register is a shift
+// of all bytes.
 STRATA_AVX512 void unpack_q2_0(const quant::TypeInfo&, const std::byte* rows, std::int64_t stride,
                                int columns, const std::byte* ahead, Panel& panel) {
     constexpr int kBlockBytes = 18;
