@@ -28,13 +28,12 @@ const std::byte* panel_rows(const op::Weight& weight, std::int64_t first, std::i
 
 void multiply_panels(const Routine& routine, const quant::IntegerForm& form, const Panel* panels,
                      int count, int columns, const TilesAt& tiles, std::int64_t input_rows,
-                     float* out) {
-    const std::int64_t apart = input_rows * kPanelRows;
+                     const Sums& sums) {
     for (std::int64_t t = 0; t < input_rows;) {
         const Tile tile = tiles.from(t);
         for (int p = 0; p < count; p += 2) {
             routine.multiply(form, panels + p, std::min(count - p, 2), columns, tile,
-                             out + p * apart + t * kPanelRows, apart);
+                             sums.panel(p).row(t));
         }
         t += tile.rows;
     }
@@ -42,7 +41,7 @@ void multiply_panels(const Routine& routine, const quant::IntegerForm& form, con
 
 void multiply_rounded(const op::Weight& weight, std::int64_t first, std::int64_t count,
                       const Operand& x, Instructions instructions, const Workspace& workspace,
-                      float* out, const std::byte* next) {
+                      Sums sums, const std::byte* next) {
     const quant::TypeInfo& type = quant::info(weight.type);
     const Routine& routine = find_routine(weight.type, instructions);
     const std::byte* rows[kPanelsMax];
@@ -52,11 +51,11 @@ void multiply_rounded(const op::Weight& weight, std::int64_t first, std::int64_t
         rows[used] = panel_rows(weight, first + i, own, x, workspace.rows);
     }
     if (next == nullptr) next = weight.row(first + count);
-    std::fill_n(out, used * x.rounded.rows * kPanelRows, 0.0f);
     Panel panels[kPanelsMax];
     TilesAt tiles(x.rounded);
     const std::int64_t panel_bytes = kPanelCols / type.block * type.block_bytes;
     for (std::int64_t col = 0; col < x.rounded.cols; col += kPanelCols, tiles.next_panel()) {
+        sums.fresh = col == 0;
         const auto columns =
             static_cast<int>(std::min<std::int64_t>(kPanelCols, x.rounded.cols - col));
         const std::int64_t bytes =
@@ -66,7 +65,8 @@ void multiply_rounded(const op::Weight& weight, std::int64_t first, std::int64_t
             rows[p] += bytes;
             next += kPanelRows * bytes;
         }
-        multiply_panels(routine, *type.integers, panels, used, columns, tiles, x.rounded.rows, out);
+        multiply_panels(routine, *type.integers, panels, used, columns, tiles, x.rounded.rows,
+                        sums);
     }
 }
 
@@ -108,7 +108,8 @@ void multiply_stored(const op::Weight& weight, std::int64_t first, std::int64_t 
                      const Operand& x, Instructions instructions, const Workspace& workspace,
                      float* out, const std::byte* next) {
     if (x.is_rounded()) {
-        multiply_rounded(weight, first, count, x, instructions, workspace, out, next);
+        multiply_rounded(weight, first, count, x, instructions, workspace,
+                         {out, x.rows() * kPanelRows, kPanelRows}, next);
         return;
     }
     // A panel that would be mostly empty takes longer than its rows one by one.
@@ -161,6 +162,18 @@ void multiply_rows(const op::Weight& weight, std::int64_t first, std::int64_t co
     for (std::int64_t i = 0; i < count; ++i) {
         float* own = out + place_of(i, x.rows());
         for (std::int64_t t = 0; t < x.rows(); ++t) own[t * kPanelRows] *= weight.factor;
+    }
+}
+
+void multiply_into(const op::Weight& weight, std::int64_t first, std::int64_t count,
+                   const Operand& x, Instructions instructions, const Workspace& workspace,
+                   MatrixView<float> out) {
+    multiply_rounded(weight, first, count, x, instructions, workspace,
+                     {out.data + first, kPanelRows, out.cols}, nullptr);
+    if (weight.factor == 1.0f) return;
+    for (std::int64_t t = 0; t < out.rows; ++t) {
+        float* own = out.row(t) + first;
+        for (std::int64_t i = 0; i < count; ++i) own[i] *= weight.factor;
     }
 }
 

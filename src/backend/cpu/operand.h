@@ -70,4 +70,10 @@ void multiply_rows(const op::Weight& weight, std::int64_t first, std::int64_t co
                    const Operand& x, Instructions instructions, const Workspace& workspace,
                    float* out, const std::byte* next = nullptr);
 
+// The same for whole panels and a rounded input, with the product of row first + i and x[t] at
+// out.row(t)[first + i].
+void multiply_into(const op::Weight& weight, std::int64_t first, std::int64_t count,
+                   const Operand& x, Instructions instructions, const Workspace& workspace,
+                   MatrixView<float> out);
+
 }  // namespace strata::cpu

@@ -72,6 +72,11 @@ void run_piece(const Task& task, std::int64_t first_row, std::int64_t piece,
     const std::int64_t rows = task.x.rows();
     const std::int64_t first = piece * task.rows;
     const std::int64_t count = std::min(task.rows, one.weight.rows - first);
+    if (task.x.is_rounded() && count % kPanelRows == 0) {
+        multiply_into(one.weight, first, count, task.x, instructions, workspace,
+                      one.out.rows_from(first_row, rows));
+        return;
+    }
     multiply_rows(one.weight, first, count, task.x, instructions, workspace, workspace.sums);
     for (std::int64_t t = 0; t < rows; ++t) {
         float* out = one.out.row(first_row + t) + first;

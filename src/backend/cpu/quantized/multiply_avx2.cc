@@ -107,9 +107,12 @@ STRATA_AVX2_INLINE __m256i sum_minima(const quant::IntegerForm& form, const Plac
 
 template <int T>
 STRATA_AVX2 void multiply_half(const quant::IntegerForm& form, int groups, const Place& place,
-                               float* to) {
+                               const Sums& sums) {
     __m256 sum[T];
-    for (int t = 0; t < T; ++t) sum[t] = _mm256_loadu_ps(to + t * kPanelRows);
+    float* const to = sums.data + place.first;
+    for (int t = 0; t < T; ++t) {
+        sum[t] = sums.fresh ? _mm256_setzero_ps() : _mm256_loadu_ps(to + t * sums.stride);
+    }
     for (int g = 0; g < groups; ++g) {
         __m256i product[T];
         if (form.has_parts()) {
@@ -128,25 +131,25 @@ STRATA_AVX2 void multiply_half(const quant::IntegerForm& form, int groups, const
                                       _mm256_mul_ps(minimum, own), sum[t]);
         }
     }
-    for (int t = 0; t < T; ++t) _mm256_storeu_ps(to + t * kPanelRows, sum[t]);
+    for (int t = 0; t < T; ++t) _mm256_storeu_ps(to + t * sums.stride, sum[t]);
 }
 
 template <int T>
 void multiply_rows(const quant::IntegerForm& form, const Panel& panel, int columns,
-                   const Tile& tile, int t, float* sum) {
+                   const Tile& tile, int t, const Sums& sums) {
     for (int first = 0; first < kPanelRows; first += kPanelRows / 2) {
-        multiply_half<T>(form, columns / form.group, {panel, tile, first, t}, sum + first);
+        multiply_half<T>(form, columns / form.group, {panel, tile, first, t}, sums);
     }
 }
 
 }  // namespace
 
 void multiply_avx2(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
-                   const Tile& tile, float* sum, std::int64_t apart) {
-    for (int p = 0; p < count; ++p, sum += apart) {
+                   const Tile& tile, const Sums& sums) {
+    for (int p = 0; p < count; ++p) {
         for (int t = 0; t < tile.rows;) {
             const int left = tile.rows - t;
-            float* to = sum + t * kPanelRows;
+            const Sums to = sums.panel(p).row(t);
             if (left >= 3) {
                 multiply_rows<3>(form, panels[p], columns, tile, t, to);
             } else if (left == 2) {

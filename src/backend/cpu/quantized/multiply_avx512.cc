@@ -10,18 +10,21 @@ namespace {
 
 STRATA_AVX512_INLINE __m512i load(const void* from) { return _mm512_load_si512(from); }
 
-// kPanels panels of weights, of which sums lie `apart` floats apart.
+// kPanels panels of weights and their sums.
 template <int kPanels>
 struct Panels {
     const Panel* panel;
-    float* out;
-    std::int64_t apart;
+    Sums sums;
 
     STRATA_AVX512_INLINE __m512 sum(int p, int t) const {
-        return _mm512_loadu_ps(out + p * apart + t * kPanelRows);
+        if (sums.fresh) return _mm512_setzero_ps();
+        return stored(p, t);
+    }
+    STRATA_AVX512_INLINE __m512 stored(int p, int t) const {
+        return _mm512_loadu_ps(sums.data + p * sums.apart + t * sums.stride);
     }
     STRATA_AVX512_INLINE void store(int p, int t, __m512 sum) const {
-        _mm512_storeu_ps(out + p * apart + t * kPanelRows, sum);
+        _mm512_storeu_ps(sums.data + p * sums.apart + t * sums.stride, sum);
     }
 };
 
@@ -118,7 +121,8 @@ STRATA_AVX512_INLINE void subtract_minima(const Panels<P>& panels, const Tile& t
         for (int t = 0; t < T; ++t) {
             const __m512 scale = _mm512_mul_ps(minimum, _mm512_set1_ps(tile.scales[t]));
             panels.store(
-                p, t, _mm512_fnmadd_ps(_mm512_cvtepi32_ps(product[p][t]), scale, panels.sum(p, t)));
+                p, t,
+                _mm512_fnmadd_ps(_mm512_cvtepi32_ps(product[p][t]), scale, panels.stored(p, t)));
         }
     }
 }
@@ -193,12 +197,12 @@ Multiply<P> choose(const quant::IntegerForm& form, int rows) {
 }  // namespace
 
 void multiply_avx512(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
-                     const Tile& tile, float* sum, std::int64_t apart) {
+                     const Tile& tile, const Sums& sums) {
     const int groups = columns / form.group;
     if (count == 2) {
-        choose<2>(form, tile.rows)({panels, sum, apart}, groups, tile);
+        choose<2>(form, tile.rows)({panels, sums}, groups, tile);
     } else {
-        choose<1>(form, tile.rows)({panels, sum, apart}, groups, tile);
+        choose<1>(form, tile.rows)({panels, sums}, groups, tile);
     }
 }
 

@@ -96,10 +96,11 @@ int sum_group(const quant::IntegerForm& form, const Panel& panel, const Tile& ti
 }
 
 void multiply_one(const quant::IntegerForm& form, const Panel& panel, int columns, const Tile& tile,
-                  float* sum) {
+                  const Sums& sums) {
     for (int t = 0; t < tile.rows; ++t) {
         for (int row = 0; row < kPanelRows; ++row) {
-            float& to = sum[t * kPanelRows + row];
+            float& to = sums.data[t * sums.stride + row];
+            if (sums.fresh) to = 0.0f;
             for (int g = 0; g < columns / form.group; ++g) {
                 const float scale = tile.scales[g * tile.rows + t];
                 const int product = sum_group(form, panel, tile, g, t, row);
@@ -137,9 +138,9 @@ void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t
 }
 
 void multiply_scalar(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
-                     const Tile& tile, float* sum, std::int64_t apart) {
+                     const Tile& tile, const Sums& sums) {
     for (int p = 0; p < count; ++p) {
-        multiply_one(form, panels[p], columns, tile, sum + p * apart);
+        multiply_one(form, panels[p], columns, tile, sums.panel(p));
     }
 }
 

@@ -33,6 +33,17 @@ struct Tile {
     const std::int32_t* sums = nullptr;  // [part][row], see Rounded
 };
 
+// Where products go: that of tile row t with row r of panel p at data + p * apart + t * stride + r.
+struct Sums {
+    float* data = nullptr;
+    std::int64_t apart = 0;
+    std::int64_t stride = 0;
+    bool fresh = false;  // what is there counts as 0
+
+    Sums panel(int p) const { return {data + p * apart, apart, stride, fresh}; }
+    Sums row(std::int64_t t) const { return {data + t * stride, apart, stride, fresh}; }
+};
+
 inline constexpr int kTileRows = 6;
 
 // Rows of the next tile where `left` rows are left: one of the sizes that kernels are made for.
@@ -51,10 +62,9 @@ struct Routine {
     // idle.
     void (*unpack)(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
                    int columns, const std::byte* ahead, Panel& panel) = nullptr;
-    // sum[p * apart + t * kPanelRows + r] += tile row t . row r of panel p, as op/weight.h says,
-    // for one or two panels.
+    // sums += tile row t . row r of panel p, as op/weight.h says, for one or two panels.
     void (*multiply)(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
-                     const Tile& tile, float* sum, std::int64_t apart) = nullptr;
+                     const Tile& tile, const Sums& sums) = nullptr;
     // Whether the panel's columns are permuted: in each 16, column 4 i + j lies at 4 j + i.
     bool transposed = false;
 };
@@ -65,9 +75,9 @@ const Routine& find_routine(quant::Type type, Instructions instructions);
 void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
                 int columns, const std::byte* ahead, Panel& panel);
 void multiply_scalar(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
-                     const Tile& tile, float* sum, std::int64_t apart);
+                     const Tile& tile, const Sums& sums);
 void multiply_avx2(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
-                   const Tile& tile, float* sum, std::int64_t apart);
+                   const Tile& tile, const Sums& sums);
 Routine avx512_routine(quant::Type type);
 
 }  // namespace strata::cpu

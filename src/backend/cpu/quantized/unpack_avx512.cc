@@ -203,7 +203,7 @@ STRATA_AVX512 void unpack_q5_1(const quant::TypeInfo&, const std::byte* rows, st
 }  // namespace
 
 void multiply_avx512(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
-                     const Tile& tile, float* sum, std::int64_t apart);
+                     const Tile& tile, const Sums& sums);
 
 Routine avx512_routine(quant::Type type) {
     using quant::Type;
