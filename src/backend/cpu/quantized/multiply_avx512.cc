@@ -14,7 +14,7 @@ STRATA_AVX512_INLINE __m512i load(const void* from) { return _mm512_load_si512(f
 template <int kPanels>
 struct Panels {
     const Panel* panel;
-    Sums sums;
+    const Sums& sums;
 
     STRATA_AVX512_INLINE __m512 sum(int p, int t) const {
         if (sums.fresh) return _mm512_setzero_ps();
