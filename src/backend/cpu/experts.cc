@@ -416,23 +416,6 @@ void check(const op::Experts& args) {
     STRATA_CHECK(args.share.empty() || (args.share.rows == rows && args.share.cols == args.active));
 }
 
-// The experts of each row and their shares, and the shared one's.
-void choose_rows(const op::Experts& args, MatrixView<std::int32_t> chosen, MatrixView<float> share,
-                 MatrixView<float> scale, Queue& queue) {
-    const std::int64_t experts = args.experts.count;
-    const MatrixView<float> logits = queue.matrix(args.x.rows, experts);
-    project(queue, args.x,
-            {{.weight = args.router, .out = logits, .exact = true},
-             {.weight = args.shared_scale, .out = scale, .exact = true}});
-    queue.split(args.x.rows, 8 * experts, [&](std::int64_t begin, std::int64_t end, int) {
-        for (std::int64_t t = begin; t < end; ++t) {
-            choose_experts(logits.row(t), experts, args.active, args.renormalize, chosen.row(t),
-                           share.row(t));
-            scale.row(t)[0] = sigmoid(scale.row(t)[0]);
-        }
-    });
-}
-
 // Routes every row and lays out what the nets need.
 Call route(const op::Experts& args, Queue& queue) {
     const std::int64_t rows = args.x.rows;
@@ -445,7 +428,7 @@ Call route(const op::Experts& args, Queue& queue) {
         args.chosen.empty() ? MatrixView<std::int32_t>{queue.take<std::int32_t>(members), rows, k}
                             : args.chosen;
     const MatrixView<float> share = args.share.empty() ? queue.matrix(rows, k) : args.share;
-    choose_rows(args, chosen, share, scale, queue);
+    route_rows(args, queue, {chosen, share, scale});
 
     const std::int64_t most = std::min(experts, members);
     Groups groups{.expert = queue.take<std::int32_t>(most),

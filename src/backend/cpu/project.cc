@@ -133,30 +133,35 @@ void project_rows(Queue& queue, MatrixView<const float> x, std::int64_t first_ro
 
 }  // namespace
 
-bool can_divide_rows(const Queue& queue, std::int64_t rows,
-                     std::initializer_list<const op::Weight*> weights) {
+std::int64_t divided_rows(const Queue& queue, std::int64_t rows,
+                          std::initializer_list<const op::Weight*> weights) {
     // What stays in a core's cache beside the rows.
     constexpr std::int64_t kBytesMost = 512 << 10;
-    // A matrix that is packed for each block must be short.
+    // A longer matrix is packed for each block, of which there should be few then.
     constexpr std::int64_t kPlainRowsMost = 8;
-    if (!queue.divides_rows(rows)) return false;
+    if (!queue.divides_rows(rows)) return 0;
     std::int64_t bytes = 0;
+    bool packed = false;
     for (const op::Weight* weight : weights) {
-        if (!rounds_input(weight->type) && weight->rows > kPlainRowsMost) return false;
+        packed = packed || (!rounds_input(weight->type) && weight->rows > kPlainRowsMost);
         bytes += weight->rows * weight->row_bytes;
     }
-    return bytes <= kBytesMost;
+    if (bytes > kBytesMost) return 0;
+    return packed ? queue.rows_a_thread(rows) : Queue::kBlockRows;
 }
 
 void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all) {
     if (queue.observer() != nullptr) show_inputs(x, all, *queue.observer());
+    std::int64_t block = 0;
     bool divided = true;
     for (const Projection& one : all) {
         STRATA_CHECK(one.out.rows == x.rows && one.out.cols == one.weight.rows);
-        divided = divided && !one.exact && can_divide_rows(queue, x.rows, {&one.weight});
+        const std::int64_t own = divided_rows(queue, x.rows, {&one.weight});
+        block = std::max(block, own);
+        divided = divided && own > 0 && !(one.exact && rounds_input(one.weight.type));
     }
-    if (!divided) return project_rows(queue, x, 0, all);
-    queue.by_rows(x.rows, [&](Queue& one, std::int64_t begin, std::int64_t end) {
+    if (!divided || block == 0) return project_rows(queue, x, 0, all);
+    queue.by_rows(x.rows, block, [&](Queue& one, std::int64_t begin, std::int64_t end) {
         project_rows(one, x.rows_from(begin, end - begin), begin, all);
     });
 }

@@ -25,11 +25,10 @@ struct Projection {
 // of input rows.
 void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all);
 
-// Whether the queue can divide `rows` input rows of products with these weights by_rows: where each
-// thread has all of the weights in its cache, and no weight would have to be prepared for each
-// block of rows.
-bool can_divide_rows(const Queue& queue, std::int64_t rows,
-                     std::initializer_list<const op::Weight*> weights);
+// Rows of a block where `rows` input rows of products with these weights should be divided by_rows,
+// since each thread has all of the weights in its cache; 0: not to be divided.
+std::int64_t divided_rows(const Queue& queue, std::int64_t rows,
+                          std::initializer_list<const op::Weight*> weights);
 
 // Rows first .. first+count-1 of the weight as F32: in place where they are F32 already, else
 // decoded into `buffer` of count * weight.cols values.

@@ -144,24 +144,32 @@ class Queue final : public device::Queue {
         });
     }
 
-    // Whether by_rows would divide so many rows.
+    // Rows of a block whose values, and small weights, fit a core's cache; whole tiles of what
+    // products are made for.
+    static constexpr std::int64_t kBlockRows = 36;
+
+    // Whether so many rows are worth dividing by_rows.
     bool divides_rows(std::int64_t rows) const { return !alone_ && rows >= kDividedRows; }
+    // Rows of a block where each thread should have one: whole tiles of packed.h.
+    std::int64_t rows_a_thread(std::int64_t rows) const {
+        return (rows / threads() / kBlockStep + 1) * kBlockStep;
+    }
 
     // Runs body(one, begin, end) for blocks of rows that cover [0, rows). `one` is a queue for the
     // thread that runs the block, with which it may do whatever ops do with theirs, and whose
     // memory is taken back after the block: so that what is made of a row stays in the thread's
-    // caches, and threads meet once. Needs divides_rows(rows).
+    // caches, and threads meet once. Not from inside a body.
     template <typename Body>
-    void by_rows(std::int64_t rows, const Body& body) {
+    void by_rows(std::int64_t rows, std::int64_t block_rows, const Body& body) {
         while (lanes_.size() < static_cast<std::size_t>(threads())) {
             lanes_.push_back(std::unique_ptr<Queue>(new Queue(shared_, true)));
         }
-        const std::int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
+        const std::int64_t blocks = (rows + block_rows - 1) / block_rows;
         const auto cut = [&](std::int64_t thread) { return blocks * thread / threads(); };
         share(blocks, kSplitCost, cut, [&](std::int64_t block, int thread) {
             Queue& one = *lanes_[static_cast<std::size_t>(thread)];
             one.arena_.reset();
-            body(one, block * kBlockRows, std::min(rows, (block + 1) * kBlockRows));
+            body(one, block * block_rows, std::min(rows, (block + 1) * block_rows));
         });
     }
 
@@ -169,8 +177,7 @@ class Queue final : public device::Queue {
     friend Queue& begin_op(device::Queue& queue);
     Queue(SharedPool& shared, bool alone) : shared_(shared), alone_(alone) {}
 
-    // A multiple of the tiles that products are made for; two threads' blocks fit their caches.
-    static constexpr std::int64_t kBlockRows = 36;
+    static constexpr std::int64_t kBlockStep = 12;
     static constexpr std::int64_t kDividedRows = 64;
     static constexpr std::int64_t kSplitCost = 1 << 16;
 

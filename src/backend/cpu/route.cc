@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cpu/pointwise.h"
+#include "backend/cpu/project.h"
+
 namespace strata::cpu {
 namespace {
 
@@ -59,6 +62,36 @@ void group_rows(MatrixView<const std::int32_t> chosen, std::int64_t experts, std
         groups.row[member] = static_cast<std::int32_t>(i / chosen.cols);
         groups.place[i] = member;
     }
+}
+
+namespace {
+
+void route_all(const op::Experts& args, Queue& queue, const Routed& to) {
+    const std::int64_t experts = args.experts.count;
+    const MatrixView<float> logits = queue.matrix(args.x.rows, experts);
+    project(queue, args.x,
+            {{.weight = args.router, .out = logits, .exact = true},
+             {.weight = args.shared_scale, .out = to.scale, .exact = true}});
+    queue.split(args.x.rows, 8 * experts, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t t = begin; t < end; ++t) {
+            choose_experts(logits.row(t), experts, args.active, args.renormalize, to.chosen.row(t),
+                           to.share.row(t));
+            to.scale.row(t)[0] = sigmoid(to.scale.row(t)[0]);
+        }
+    });
+}
+
+}  // namespace
+
+void route_rows(const op::Experts& args, Queue& queue, const Routed& to) {
+    const std::int64_t rows = args.x.rows;
+    const std::int64_t block = divided_rows(queue, rows, {&args.router, &args.shared_scale});
+    if (block == 0 || queue.observer() != nullptr) return route_all(args, queue, to);
+    queue.by_rows(rows, block, [&](Queue& one, std::int64_t begin, std::int64_t end) {
+        op::Experts own = args;
+        own.x = args.x.rows_from(begin, end - begin);
+        route_all(own, one, to.rows_from(begin, end - begin));
+    });
 }
 
 }  // namespace strata::cpu

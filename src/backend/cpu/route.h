@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
+#include "backend/cpu/queue.h"
 #include "device/tensor.h"
+#include "op/experts.h"
 
 namespace strata::cpu {
 
@@ -26,5 +28,20 @@ struct Groups {
 // Fills groups whose arrays hold min(E, T*k) + 1 and T*k; `counts` is scratch of E + 1.
 void group_rows(MatrixView<const std::int32_t> chosen, std::int64_t experts, std::int32_t* counts,
                 Groups& groups);
+
+// What routing gives for T rows.
+struct Routed {
+    MatrixView<std::int32_t> chosen;  // [T, k]
+    MatrixView<float> share;          // [T, k]
+    MatrixView<float> scale;          // [T, 1]: the shared expert's share
+
+    Routed rows_from(std::int64_t first, std::int64_t count) const {
+        return {chosen.rows_from(first, count), share.rows_from(first, count),
+                scale.rows_from(first, count)};
+    }
+};
+
+// The experts of every row of args.x.
+void route_rows(const op::Experts& args, Queue& queue, const Routed& to);
 
 }  // namespace strata::cpu

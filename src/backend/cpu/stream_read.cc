@@ -119,11 +119,9 @@ op::StreamRead rows_of(op::StreamRead args, std::int64_t begin, std::int64_t end
 void stream_read(const op::StreamRead& args, device::Queue& queue) {
     Queue& own = begin_op(queue);
     check(args);
-    const bool divided =
-        own.observer() == nullptr && can_divide_rows(own, args.x.rows, {&args.down, &args.up}) &&
-        (args.inject_weight.empty() || can_divide_rows(own, args.x.rows, {&args.inject_weight}));
-    if (!divided) return read_rows(args, own);
-    own.by_rows(args.x.rows, [&](Queue& one, std::int64_t begin, std::int64_t end) {
+    const std::int64_t block = divided_rows(own, args.x.rows, {&args.down, &args.up});
+    if (block == 0 || own.observer() != nullptr) return read_rows(args, own);
+    own.by_rows(args.x.rows, block, [&](Queue& one, std::int64_t begin, std::int64_t end) {
         read_rows(rows_of(args, begin, end), one);
     });
 }
