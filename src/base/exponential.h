@@ -2,9 +2,7 @@
 #pragma once
 
 #include <bit>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace strata {
 
@@ -41,21 +39,6 @@ inline constexpr double kExpError = 1.5;
     const float low = std::bit_cast<float>(static_cast<std::uint32_t>(half + 127) << 23);
     const float high = std::bit_cast<float>(static_cast<std::uint32_t>(whole - half + 127) << 23);
     return power * low * high;
-}
-
-// The sum of e^(x - from) over all x of `values`, in an order that follows from their number alone:
-// sixteen sums, whose loop vectorizes.
-inline double sum_of_exponentials(std::span<const float> values, float from) {
-    constexpr std::size_t kSums = 16;
-    float sums[kSums] = {};
-    std::size_t i = 0;
-    for (; i + kSums <= values.size(); i += kSums) {
-        for (std::size_t j = 0; j < kSums; ++j) sums[j] += exponential(values[i + j] - from);
-    }
-    double all = 0;
-    for (const float one : sums) all += static_cast<double>(one);
-    for (; i < values.size(); ++i) all += static_cast<double>(exponential(values[i] - from));
-    return all;
 }
 
 }  // namespace strata

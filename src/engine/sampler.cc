@@ -1,12 +1,12 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <string_view>
 #include <utility>
 
+#include "base/scan.h"
 #include "base/text.h"
 #include "engine/philox.h"
 
@@ -18,27 +18,6 @@ constexpr double kPenaltyMax = 1e6;
 Status in_range(std::string_view what, double value, double low, double high) {
     if (value >= low && value <= high) return Ok{};  // false for NaN
     return STRATA_ERROR("the ", what, " is ", value, ", wanted ", low, " to ", high);
-}
-
-std::int32_t bits_of(float value) { return std::bit_cast<std::int32_t>(value); }
-
-// The number of the first NaN, or of values. In a loop that vectorizes, as the next one.
-std::size_t first_nan(std::span<const float> values) {
-    constexpr std::int32_t kInfinity = 0x7f800000;
-    std::int32_t most = 0;
-    for (const float value : values) most = std::max(most, bits_of(value) & 0x7fffffff);
-    if (most <= kInfinity) return values.size();
-    const auto is_nan = [](float value) { return std::isnan(value); };
-    return static_cast<std::size_t>(std::ranges::find_if(values, is_nan) - values.begin());
-}
-
-// Of at least one value, none a NaN. Bits in an order that integers have.
-std::size_t first_largest(std::span<const float> values) {
-    std::int32_t most = std::numeric_limits<std::int32_t>::min();
-    const auto key = [](std::int32_t bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
-    for (const float value : values) most = std::max(most, key(bits_of(value)));
-    const auto largest = std::bit_cast<float>(key(most));
-    return static_cast<std::size_t>(std::ranges::find(values, largest) - values.begin());
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/exponential.h"
+#include "base/scan.h"
 #include "base/text.h"
 #include "model/recorded.h"
 #include "model/target.h"
@@ -154,7 +154,7 @@ Target::MtpChain Target::begin_chain(const Sequence& sequence, std::int32_t anch
                    .next = anchor,
                    .head = weights_.mtp->head,
                    .drawn = static_cast<bool>(choice.pick)};
-    if (choice.token_end > 0 && weights_.mtp->token_of_row.empty()) {
+    if (choice.token_end > 0 && chain.head.data == weights_.head.data) {
         chain.head.rows = std::min<std::int64_t>(chain.head.rows, choice.token_end);
     }
     device_->copy(

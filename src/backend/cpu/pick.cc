@@ -7,7 +7,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/queue.h"
 #include "base/check.h"
-#include "base/exponential.h"
+#include "base/scan.h"
 
 namespace strata::cpu {
 namespace {
