@@ -104,9 +104,38 @@ void widen_plain(const std::uint16_t* from, std::int64_t n, float* to) {
     widen_plain(from + i, n - i, to + i);
 }
 
+// A call a tile of rows: one a row would take longer than a short row.
+[[gnu::target("avx512f")]] void widen_rows_avx512(const std::uint16_t* from, std::int64_t apart,
+                                                  const std::int32_t* at, std::int64_t count,
+                                                  std::int64_t n, float* to) {
+    for (std::int64_t i = 0; i < count; ++i, to += n) {
+        const std::uint16_t* row = from + at[i] * apart;
+        std::int64_t c = 0;
+        for (; c + 16 <= n; c += 16) {
+            const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + c));
+            _mm512_storeu_ps(to + c, _mm512_maskz_cvtph_ps(0xffff, half));
+        }
+        if (c < n) widen_plain(row + c, n - c, to + c);
+    }
+}
+
 #endif
 
 }  // namespace
+
+void load_heads(Instructions instructions, const op::CacheRow& row, const void* cache,
+                const std::int32_t* at, std::int64_t count, std::int64_t g, float* to) {
+#if defined(__x86_64__)
+    if (instructions == Instructions::avx512 && row.type == op::CacheType::f16) {
+        const auto* from = static_cast<const std::uint16_t*>(cache) + g * row.dim;
+        widen_rows_avx512(from, row.heads * row.dim, at, count, row.dim, to);
+        return;
+    }
+#endif
+    for (std::int64_t i = 0; i < count; ++i) {
+        load_head(instructions, row, cache, at[i], g, to + i * row.dim);
+    }
+}
 
 void store_row(const op::CacheRow& row, const float* from, void* cache, std::int64_t at) {
     std::byte* to = static_cast<std::byte*>(cache) + at * row.bytes();

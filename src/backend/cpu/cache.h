@@ -13,6 +13,10 @@ namespace strata::cpu {
 // Puts the [G, d] values of row `at` into a cache.
 void store_row(const op::CacheRow& row, const float* from, void* cache, std::int64_t at);
 
+// Head g of the `count` rows at[i] of a cache, one after another.
+void load_heads(Instructions instructions, const op::CacheRow& row, const void* cache,
+                const std::int32_t* at, std::int64_t count, std::int64_t g, float* to);
+
 // The values of F16 numbers.
 void widen(Instructions instructions, const std::uint16_t* from, std::int64_t n, float* to);
 

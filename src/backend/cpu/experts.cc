@@ -6,6 +6,7 @@
 #include <span>
 
 #include "backend/cpu/expert_panels.h"
+#include "backend/cpu/expert_pieces.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/operand.h"
 #include "backend/cpu/project.h"
@@ -22,6 +23,13 @@ struct Net {
     op::Weight up;
     op::Weight down;
 };
+
+// Sums of members that stay in a near cache.
+constexpr std::int64_t kContractSums = 1 << 14;
+// Pieces that several threads share the work by.
+constexpr std::int64_t kPiecesAThread = 8;
+// Of the first net's matrices, asked for as soon as it is known.
+constexpr std::int64_t kAskedForFirst = 1 << 14;  // bytes
 
 // A call, its routing done. Members are the (row, slot) pairs in order of expert; after them come
 // the T rows once more, for the shared expert.
@@ -99,6 +107,12 @@ struct Input {
     Rounded members;  // [T*k] in tiles of one expert each, where it has several
     Rounded shared;   // [T] in tiles
 };
+
+// What is read first comes while the rows are being rounded.
+void ask_for(const op::Weight& weight) {
+    const std::int64_t bytes = std::min(weight.rows * weight.row_bytes, kAskedForFirst);
+    for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(weight.data + at, 0, 2);
+}
 
 // At most one a weight that reads x: gate and up of the experts and of the shared one.
 struct Inputs {
@@ -181,10 +195,16 @@ Inputs make_inputs(const Call& call, Queue& queue) {
     return inputs;
 }
 
-// Both kinds of hidden rows as the down matrices want them.
+// The hidden rows of one kind of net as its down matrix wants them; nothing where it takes them as
+// they are.
+struct HiddenRows {
+    Rounded rows;   // a single one of a net is its own tile
+    Rounded tiles;  // each net's
+};
+
 struct Hidden {
-    Rounded members;  // each expert's in tiles
-    Rounded shared;
+    HiddenRows members;
+    HiddenRows shared;
 };
 
 Operand hidden_of(const Call& call, const Hidden& hidden, std::int64_t net) {
@@ -193,53 +213,47 @@ Operand hidden_of(const Call& call, const Hidden& hidden, std::int64_t net) {
     const std::int64_t first = shared ? 0 : call.first(net);
     const std::int64_t count = call.count(net);
     Operand operand{.cols = plain.cols};
-    const Rounded& rounded = shared ? hidden.shared : hidden.members;
-    if (rounded.form == nullptr) {
+    const HiddenRows& own = shared ? hidden.shared : hidden.members;
+    if (own.rows.form == nullptr) {
         operand.plain = {.data = plain.row(first), .stride = plain.cols, .count = count};
     } else {
-        operand.rounded = part_of(rounded, first, count);
+        operand.rounded = part_of(count == 1 ? own.rows : own.tiles, first, count);
     }
     return operand;
 }
 
-// The rows of one net, rounded, then in tiles; `rows` may be `tiles` where a net has one row.
-void round_net(const Call& call, std::int64_t net, quant::Type type, Instructions instructions,
-               const Rounded& rows, const Rounded& tiles) {
-    const bool transposed = find_routine(type, instructions).transposed;
-    const bool shared = call.is_shared(net);
-    const MatrixView<float>& plain = shared ? call.shared_hidden : call.hidden;
-    const std::int64_t first = shared ? 0 : call.first(net);
-    const std::int64_t count = call.count(net);
-    for (std::int64_t m = first; m < first + count; ++m) {
-        round_row(plain.row(m), 0, plain.cols, transposed, instructions, rows, m);
-    }
-    if (rows.codes == tiles.codes) return;
-    make_tiles(part_of(rows, first, count), nullptr, part_of(tiles, first, count), 0, count);
+// Rows follow one another, so that many are rounded as one.
+HiddenRows round_all(const MatrixView<float>& plain, quant::Type type, Queue& queue) {
+    if (!rounds_input(type)) return {};
+    const quant::IntegerForm& form = *quant::info(type).integers;
+    const bool transposed = find_routine(type, queue.instructions()).transposed;
+    const Rounded rows = take_rounded(queue, form, plain.rows, plain.cols);
+    queue.split(plain.rows, 2 * plain.cols, [&](std::int64_t begin, std::int64_t end, int) {
+        Rounded part = part_of(rows, begin, 1);
+        part.cols = (end - begin) * plain.cols;
+        round_row(plain.row(begin), 0, part.cols, transposed, queue.instructions(), part, 0);
+    });
+    if (plain.rows == 1) return {rows, rows};
+    return {rows, take_rounded(queue, form, plain.rows, plain.cols)};
 }
 
 Hidden round_hidden(const Call& call, Queue& queue) {
-    const quant::Type type = call.args.experts.down_type;
-    const quant::Type shared_type = call.args.shared_down.type;
-    const bool one = call.rows() == 1;
-    const auto take = [&](quant::Type of, const MatrixView<float>& plain) {
-        if (!rounds_input(of)) return Rounded{};
-        return take_rounded(queue, *quant::info(of).integers, plain.rows, plain.cols);
-    };
-    const Hidden rows{take(type, call.hidden), take(shared_type, call.shared_hidden)};
-    if (rows.members.form == nullptr && rows.shared.form == nullptr) return rows;
-    const Hidden tiles =
-        one ? rows : Hidden{take(type, call.hidden), take(shared_type, call.shared_hidden)};
-    const std::int64_t cost = 2 * (call.hidden.size() / call.nets() + call.shared_hidden.cols);
+    const Hidden made{round_all(call.hidden, call.args.experts.down_type, queue),
+                      round_all(call.shared_hidden, call.args.shared_down.type, queue)};
+    if (call.rows() == 1) return made;
+    const std::int64_t cost = call.hidden.size() / call.nets() + call.shared_hidden.cols;
     queue.split(call.nets(), cost, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t net = begin; net < end; ++net) {
             const bool shared = call.is_shared(net);
-            const Rounded& from = shared ? rows.shared : rows.members;
-            if (from.form == nullptr) continue;
-            round_net(call, net, shared ? shared_type : type, queue.instructions(), from,
-                      shared ? tiles.shared : tiles.members);
+            const HiddenRows& own = shared ? made.shared : made.members;
+            const std::int64_t first = shared ? 0 : call.first(net);
+            const std::int64_t count = call.count(net);
+            if (own.rows.form == nullptr || count == 1) continue;
+            make_tiles(part_of(own.rows, first, count), nullptr, part_of(own.tiles, first, count),
+                       0, count);
         }
     });
-    return tiles;
+    return made;
 }
 
 // Rows of a net's gate and up that are computed together.
@@ -257,14 +271,22 @@ void expand(const Call& call, const Inputs& inputs, std::int64_t net, std::int64
     const std::int64_t rows = std::min(piece_rows(call, net), gate.rows - first);
     float* gates = workspace.sums;
     float* ups = gates + piece_rows(call, net) * count;
-    // Of matrices that are one piece the next one lies elsewhere.
+    // Of matrices that are one piece the next ones lie elsewhere: two ahead, because one alone is
+    // too short for what its first bytes take to come.
     const bool whole = rows == gate.rows;
-    const std::byte* after =
-        whole ? call.matrices[std::min(net + 1, call.nets() - 1)].gate.data : nullptr;
+    const bool last = net + 1 == call.nets();
+    const Net& after = call.matrices[last ? 0 : net + 1];
+    const Net& then = call.matrices[last && call.nets() > 1 ? 1 : 0];
     multiply_rows(gate, first, rows, input_of(call, inputs, net, gate.type), instructions,
-                  workspace, gates, whole ? up.data : nullptr);
+                  workspace, gates,
+                  !whole ? nullptr
+                  : last ? after.down.data
+                         : after.gate.data);
     multiply_rows(up, first, rows, input_of(call, inputs, net, up.type), instructions, workspace,
-                  ups, after);
+                  ups,
+                  !whole ? nullptr
+                  : last ? then.down.data
+                         : after.up.data);
     const MatrixView<float>& hidden = call.is_shared(net) ? call.shared_hidden : call.hidden;
     float* to = hidden.row(call.is_shared(net) ? 0 : call.first(net)) + first;
     for (std::int64_t i = 0; i < rows; i += kPanelRows) {
@@ -280,30 +302,6 @@ std::int64_t row_cost(const Call& call, std::int64_t net) {
     const std::int64_t rate = rounds_input(gate.type) ? 64 : 16;
     return std::max(gate.row_bytes / 2, call.count(net) * gate.cols * 2 / rate) + 1;
 }
-
-// What the nets' matrices are divided into: a net's pieces and their work follow those of the nets
-// before it.
-struct Division {
-    std::int64_t* first_piece;  // [nets + 1]
-    std::int64_t* first_cost;   // [nets + 1]
-    std::int64_t nets;
-
-    // The first piece that starts with `cost` of all work done, or later.
-    std::int64_t piece_at(std::int64_t cost) const {
-        const std::int64_t net = place(first_cost, cost);
-        if (net == nets) return first_piece[nets];
-        const std::int64_t pieces = first_piece[net + 1] - first_piece[net];
-        const std::int64_t all = first_cost[net + 1] - first_cost[net];
-        return first_piece[net] + (cost - first_cost[net]) * pieces / all;
-    }
-    std::int64_t net_of(std::int64_t piece) const { return place(first_piece, piece); }
-
-    // The last net that starts with `at` or before; `nets` where all of them do.
-    std::int64_t place(const std::int64_t* starts, std::int64_t at) const {
-        const std::int64_t* all = starts;
-        return std::upper_bound(all, all + nets + 1, at) - all - 1;
-    }
-};
 
 Division divide(const Call& call, Queue& queue) {
     const std::int64_t nets = call.nets();
@@ -336,10 +334,18 @@ void expand_all(const Call& call, const Inputs& inputs, Queue& queue,
         });
 }
 
-// Rows of y that are computed together: their sums of all members have to stay in a cache.
-std::int64_t contract_rows(const Call& call) {
+// Rows of y that are computed together: their sums of all members have to stay in a cache, and a
+// net's matrix is better read in one go.
+std::int64_t contract_rows(const Call& call, std::int64_t threads) {
     if (call.rows() >= kManyInputRows) return 2 * kPanelRows;
-    return rows_together(call.rows(), std::max(call.hidden.cols, call.shared_hidden.cols));
+    std::int64_t rows =
+        rows_together(call.rows(), std::max(call.hidden.cols, call.shared_hidden.cols));
+    const std::int64_t width = call.args.y.cols;
+    const std::int64_t members = call.members() + call.rows();
+    const std::int64_t least =
+        threads == 1 ? 1 : kPiecesAThread * threads;  // so that all end alike
+    while (2 * rows * least <= width && 2 * rows * members <= kContractSums) rows *= 2;
+    return rows;
 }
 
 // What the net of a member gives, in panels: a net's sums follow those of the nets before it,
@@ -367,15 +373,22 @@ void add_members(const Call& call, const float* sums, std::int64_t together, std
 // y[., first .. first+count-1], count <= contract_rows. The workspace's sums get, panel by panel,
 // what every member, then every row's shared net, gives.
 void contract(const Call& call, const Hidden& hidden, std::int64_t first, std::int64_t count,
-              Instructions instructions, const Workspace& workspace) {
-    const std::int64_t together = contract_rows(call);
+              std::int64_t together, Instructions instructions, const Workspace& workspace) {
+    const std::int64_t step =
+        rows_together(call.rows(), std::max(call.hidden.cols, call.shared_hidden.cols));
     for (std::int64_t net = 0; net < call.nets(); ++net) {
         const std::int64_t following = net + 1 < call.nets() ? net + 1 : 0;
         const std::int64_t then =
             following == 0 ? std::min(first + count, call.args.y.cols - 1) : first;
-        multiply_rows(call.matrices[net].down, first, count, hidden_of(call, hidden, net),
-                      instructions, workspace, workspace.sums + call.first(net) * together,
-                      call.matrices[following].down.row(then));
+        const op::Weight& down = call.matrices[net].down;
+        const std::byte* next = call.matrices[following].down.row(then);
+        const Operand x = hidden_of(call, hidden, net);
+        float* sums = workspace.sums + call.first(net) * together;
+        for (std::int64_t row = 0; row < count; row += step) {
+            multiply_rows(down, first + row, std::min(step, count - row), x, instructions,
+                          workspace, sums + place_of(row, x.rows()), next);
+            next += step * down.row_bytes;
+        }
     }
     for (std::int64_t t = 0; t < call.rows(); ++t) {
         add_members(call, workspace.sums, together, t, count, instructions,
@@ -452,6 +465,8 @@ void experts(const op::Experts& args, device::Queue& queue) {
     Queue& own = begin_op(queue);
     check(args);
     const Call call = route(args, own);
+    ask_for(call.matrices[0].gate);
+    ask_for(call.matrices[0].up);
     const Inputs inputs = make_inputs(call, own);
     const std::int64_t width = args.x.cols;
     const std::int64_t widest = std::max({width, args.experts.hidden, args.shared_gate.rows});
@@ -461,7 +476,7 @@ void experts(const op::Experts& args, device::Queue& queue) {
         bytes =
             std::max({bytes, own_net.gate.row_bytes, own_net.up.row_bytes, own_net.down.row_bytes});
     }
-    const std::int64_t together = contract_rows(call);
+    const std::int64_t together = contract_rows(call, own.threads());
     const Workspaces workspaces(own, bytes, widest,
                                 std::max(2 * kPanelsMax * kPanelRows * args.x.rows,
                                          together * (call.members() + call.rows())));
@@ -474,8 +489,8 @@ void experts(const op::Experts& args, device::Queue& queue) {
     const auto cut = [&](std::int64_t thread) { return pieces * thread / own.threads(); };
     own.share(pieces, pieces * cost, cut, [&](std::int64_t piece, int thread) {
         const std::int64_t first = piece * together;
-        contract(call, hidden, first, std::min(together, width - first), own.instructions(),
-                 workspaces.of(thread));
+        contract(call, hidden, first, std::min(together, width - first), together,
+                 own.instructions(), workspaces.of(thread));
     });
 }
 

@@ -10,11 +10,10 @@
 namespace strata::cpu {
 namespace {
 
-// The rows of one panel, at the operand's first column; those past `count`, which must be there for
-// the kernels, are zeros in `copy`.
+// The rows of one panel, `offset` bytes from their starts; those past `count`, which must be there
+// for the kernels, are zeros in `copy`.
 const std::byte* panel_rows(const op::Weight& weight, std::int64_t first, std::int64_t count,
-                            const Operand& x, std::byte* copy) {
-    const quant::TypeInfo& type = quant::info(weight.type);
+                            std::int64_t offset, std::byte* copy) {
     const std::byte* rows = weight.row(first);
     if (count < kPanelRows) {
         const std::int64_t bytes = count * weight.row_bytes;
@@ -23,7 +22,7 @@ const std::byte* panel_rows(const op::Weight& weight, std::int64_t first, std::i
                     static_cast<std::size_t>(kPanelRows * weight.row_bytes - bytes));
         rows = copy;
     }
-    return rows + x.first_column / type.block * type.block_bytes;
+    return rows + offset;
 }
 
 void multiply_panels(const Routine& routine, const quant::IntegerForm& form, const Panel* panels,
@@ -44,22 +43,34 @@ void multiply_rounded(const op::Weight& weight, std::int64_t first, std::int64_t
                       Sums sums, const std::byte* next) {
     const quant::TypeInfo& type = quant::info(weight.type);
     const Routine& routine = find_routine(weight.type, instructions);
+    const auto bytes_of = [&](std::int64_t columns) {
+        return groups_in(columns, type.block) * type.block_bytes;
+    };
+    const std::int64_t offset = bytes_of(x.first_column);
     const std::byte* rows[kPanelsMax];
     int used = 0;
     for (std::int64_t i = 0; i < count; i += kPanelRows, ++used) {
         const std::int64_t own = std::min<std::int64_t>(count - i, kPanelRows);
-        rows[used] = panel_rows(weight, first + i, own, x, workspace.rows);
+        rows[used] = panel_rows(weight, first + i, own, offset, workspace.rows);
     }
     if (next == nullptr) next = weight.row(first + count);
+    if (x.rounded.rows == 1 && routine.multiply_one != nullptr) {
+        const Tile row{1, reinterpret_cast<const std::int8_t*>(x.rounded.codes), x.rounded.scales,
+                       x.rounded.sums};
+        const std::int64_t bytes = kPanelRows * bytes_of(x.rounded.cols);
+        for (int p = 0; p < used; ++p, next += bytes) {
+            routine.multiply_one(rows[p], weight.row_bytes, x.rounded.cols, next, row,
+                                 sums.panel(p).data);
+        }
+        return;
+    }
     Panel panels[kPanelsMax];
     TilesAt tiles(x.rounded);
-    const std::int64_t panel_bytes = kPanelCols / type.block * type.block_bytes;
     for (std::int64_t col = 0; col < x.rounded.cols; col += kPanelCols, tiles.next_panel()) {
         sums.fresh = col == 0;
         const auto columns =
             static_cast<int>(std::min<std::int64_t>(kPanelCols, x.rounded.cols - col));
-        const std::int64_t bytes =
-            columns == kPanelCols ? panel_bytes : columns / type.block * type.block_bytes;
+        const std::int64_t bytes = bytes_of(columns);
         for (int p = 0; p < used; ++p) {
             routine.unpack(type, rows[p], weight.row_bytes, columns, next, panels[p]);
             rows[p] += bytes;

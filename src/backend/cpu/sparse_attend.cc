@@ -103,12 +103,11 @@ op::CacheRow cache_row(const op::SparseAttention& args) {
 template <typename Body>
 void for_tiles(const op::SparseAttention& args, const void* cache, std::int64_t g, std::int64_t n,
                const Scratch& scratch, const Body& body) {
+    const op::CacheRow row = cache_row(args);
     for (std::int64_t first = 0; first < n; first += kCacheTile) {
         const std::int64_t count = std::min(kCacheTile, n - first);
-        for (std::int64_t i = 0; i < count; ++i) {
-            load_head(scratch.instructions, cache_row(args), cache, scratch.positions[first + i], g,
-                      scratch.cached + i * args.shape.head_dim);
-        }
+        load_heads(scratch.instructions, row, cache, scratch.positions + first, count, g,
+                   scratch.cached);
         body(first, count);
     }
 }

@@ -1,6 +1,6 @@
 // Bounded by reading the block keys: once for every kGroup rows.
 #include <algorithm>
-#include <functional>
+#include <bit>
 
 #include "backend/cpu/product.h"
 #include "backend/cpu/sparse.h"
@@ -48,16 +48,34 @@ void score(Instructions instructions, const op::SparseAttention& args, const flo
     }
 }
 
-// The `kept` blocks of largest score, ascending; of equal ones the lower. `copy` holds as many
-// values as there are scores.
-void keep_best(const float* scores, std::int64_t count, std::int64_t kept, float* copy,
-               std::int32_t* blocks) {
+// The bits of the kept-th largest of `count` scores, none below 0: such floats are ordered as their
+// bits are, which are found from the highest on. Counts beat a partial sort: they vectorize.
+struct KeptLeast {
+    template <typename V>
+    STRATA_INLINE static void run(const float* scores, std::int64_t count, std::int64_t kept,
+                                  std::int32_t* bits) {
+        std::int32_t least = 0;
+        for (std::int32_t bit = 1 << 30; bit > 0; bit >>= 1) {
+            const std::int32_t tried = least | bit;
+            std::int32_t above = 0;
+            for (std::int64_t b = 0; b < count; ++b) {
+                above += std::bit_cast<std::int32_t>(scores[b]) >= tried ? 1 : 0;
+            }
+            if (above >= kept) least = tried;
+        }
+        *bits = least;
+    }
+};
+
+// The `kept` blocks of largest score, ascending; of equal ones the lower.
+void keep_best(Instructions instructions, const float* scores, std::int64_t count,
+               std::int64_t kept, std::int32_t* blocks) {
     if (kept == 0) return;
-    std::copy_n(scores, count, copy);
-    std::nth_element(copy, copy + kept - 1, copy + count, std::greater<>());
-    const float least = copy[kept - 1];
+    std::int32_t bits = 0;
+    run_kernel<KeptLeast>(instructions, scores, count, kept, &bits);
+    const auto least = std::bit_cast<float>(bits);
     std::int64_t equal =
-        kept - std::count_if(copy, copy + kept, [&](float s) { return s > least; });
+        kept - std::count_if(scores, scores + count, [&](float s) { return s > least; });
     for (std::int64_t b = 0; b < count; ++b) {
         const bool best = scores[b] > least;
         if (best || (scores[b] == least && equal > 0)) {
@@ -80,7 +98,7 @@ struct Selecting {
 
 // The blocks of rows from .. from+count-1 of those that select, scored together.
 void select_group(const Selecting& at, Queue& queue, std::int64_t from, std::int64_t count,
-                  MatrixView<float> scores, MatrixView<float> copies) {
+                  MatrixView<float> scores) {
     const std::int64_t most = at.visible(from + count - 1);
     const MatrixView<const float> index_query = at.queries.index_query;
     const MatrixView<float> product =
@@ -97,10 +115,10 @@ void select_group(const Selecting& at, Queue& queue, std::int64_t from, std::int
                         }
                     }
                 });
-    queue.split(count, 8 * most, [&](std::int64_t begin, std::int64_t end, int thread) {
+    queue.split(count, 8 * most, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t r = begin; r < end; ++r) {
-            keep_best(scores.row(r), at.visible(from + r), at.args.shape.blocks_kept,
-                      copies.row(thread), at.selection.blocks.row(from + r));
+            keep_best(queue.instructions(), scores.row(r), at.visible(from + r),
+                      at.args.shape.blocks_kept, at.selection.blocks.row(from + r));
         }
     });
 }
@@ -126,14 +144,13 @@ Selection select_blocks(const op::SparseAttention& args, Queue& queue,
         queue.by_rows(
             chosen, Queue::kBlockRows, [&](Queue& one, std::int64_t begin, std::int64_t end) {
                 const std::int64_t count = end - begin;
-                select_group(at, one, begin, count, one.matrix(count, most), one.matrix(1, most));
+                select_group(at, one, begin, count, one.matrix(count, most));
             });
         return selection;
     }
     const MatrixView<float> scores = queue.matrix(std::min(kGroup, chosen), most);
-    const MatrixView<float> copies = queue.matrix(queue.threads(), most);
     for (std::int64_t from = 0; from < chosen; from += kGroup) {
-        select_group(at, queue, from, std::min(kGroup, chosen - from), scores, copies);
+        select_group(at, queue, from, std::min(kGroup, chosen - from), scores);
     }
     return selection;
 }

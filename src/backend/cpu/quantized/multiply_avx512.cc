@@ -1,5 +1,7 @@
 // Bounded by the multiply-adds: registers of weights of two panels meet kTileRows broadcast
 // inputs, sums stay in registers for a group.
+#include <bit>
+
 #include "backend/cpu/quantized/avx512.h"
 #include "backend/cpu/quantized/panel.h"
 
@@ -198,7 +200,7 @@ Multiply<P> choose(const quant::IntegerForm& form, int rows) {
 
 void multiply_avx512(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
                      const Tile& tile, const Sums& sums) {
-    const int groups = columns / form.group;
+    const int groups = columns >> std::countr_zero(static_cast<unsigned>(form.group));
     if (count == 2) {
         choose<2>(form, tile.rows)({panels, sums}, groups, tile);
     } else {

@@ -65,6 +65,10 @@ struct Routine {
     // sums += tile row t . row r of panel p, as op/weight.h says, for one or two panels.
     void (*multiply)(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
                      const Tile& tile, const Sums& sums) = nullptr;
+    // sum[r] = the one row of `tile` . row r of kPanelRows: the bits that unpack and multiply give,
+    // without a panel between. Null: there is none.
+    void (*multiply_one)(const std::byte* rows, std::int64_t stride, std::int64_t columns,
+                         const std::byte* ahead, const Tile& tile, float* sum) = nullptr;
     // Whether the panel's columns are permuted: in each 16, column 4 i + j lies at 4 j + i.
     bool transposed = false;
 };

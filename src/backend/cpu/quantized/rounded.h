@@ -1,6 +1,7 @@
 // Rows of F32 rounded to eight bits, as op/weight.h says, for products with weights of one type.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "backend/cpu/product.h"
@@ -8,6 +9,12 @@
 #include "backend/cpu/queue.h"
 
 namespace strata::cpu {
+
+// `columns` / `group`, which is a power of two in every type: for a few rows a division takes as
+// long as much of the rest.
+constexpr std::int64_t groups_in(std::int64_t columns, int group) {
+    return columns >> std::countr_zero(static_cast<unsigned>(group));
+}
 
 // All three arrays hold 32-bit items, some a row. In tiles, item i of the rows r .. r+w-1 of a tile
 // lie side by side at r * items + i * w; in rows, item i of row r at r * items + i.
@@ -22,11 +29,9 @@ struct Rounded {
     std::int32_t* sums = nullptr;
 
     std::int64_t code_items() const { return cols / 4; }
-    std::int64_t scale_items() const { return cols / form->group; }
-    std::int64_t columns_a_sum() const {
-        return form->part * (form->minima && form->has_parts() ? 2 : 1);
-    }
-    std::int64_t sum_items() const { return cols / columns_a_sum(); }
+    std::int64_t scale_items() const { return groups_in(cols, form->group); }
+    int columns_a_sum() const { return form->part * (form->minima && form->has_parts() ? 2 : 1); }
+    std::int64_t sum_items() const { return groups_in(cols, columns_a_sum()); }
 };
 
 // The tiles of one panel's columns, the first panel's to begin with.
@@ -54,8 +59,8 @@ class TilesAt {
     std::int64_t code_ = 0;
     std::int64_t scale_ = 0;
     std::int64_t sum_ = 0;
-    std::int64_t scale_step_ = kPanelCols / rounded_.form->group;
-    std::int64_t sum_step_ = kPanelCols / rounded_.columns_a_sum();
+    std::int64_t scale_step_ = groups_in(kPanelCols, rounded_.form->group);
+    std::int64_t sum_step_ = groups_in(kPanelCols, rounded_.columns_a_sum());
     std::int64_t code_items_ = rounded_.code_items();
     std::int64_t scale_items_ = rounded_.scale_items();
     std::int64_t sum_items_ = rounded_.sum_items();

@@ -53,6 +53,38 @@ STRATA_AVX512 void unpack_q4_0(const quant::TypeInfo&, const std::byte* rows, st
     }
 }
 
+STRATA_AVX512_INLINE __m512i four_columns(const std::int8_t* x) {
+    std::int32_t four = 0;
+    __builtin_memcpy(&four, x, sizeof(four));
+    return _mm512_set1_epi32(four);
+}
+
+STRATA_AVX512 void multiply_one_q4_0(const std::byte* rows, std::int64_t stride,
+                                     std::int64_t columns, const std::byte* ahead, const Tile& tile,
+                                     float* sum) {
+    constexpr int kBlockBytes = 18;
+    const __m512i offsets = row_offsets(stride);
+    const std::int8_t* x = tile.codes;
+    __m512 total = _mm512_setzero_ps();
+    for (std::int64_t g = 0; g < columns / 32; ++g, rows += kBlockBytes, x += 32) {
+        ahead = prefetch<kBlockBytes>(ahead);
+        const __m512 weight_scale = widen_halves(gather_rows(rows, offsets));
+        __m512i bytes[4];
+        load_columns(rows + 2, stride, bytes);
+        __m512i low = _mm512_set1_epi32(tile.sums[g]);
+        __m512i high = _mm512_setzero_si512();
+#pragma GCC unroll 4
+        for (int d = 0; d < 4; ++d) {
+            low = _mm512_dpbusd_epi32(low, low_halves(bytes[d]), four_columns(x + 4 * d));
+            high = _mm512_dpbusd_epi32(high, high_halves(bytes[d]), four_columns(x + 16 + 4 * d));
+        }
+        const __m512 product = _mm512_cvtepi32_ps(_mm512_add_epi32(low, high));
+        const __m512 scale = _mm512_mul_ps(weight_scale, _mm512_set1_ps(tile.scales[g]));
+        total = _mm512_fmadd_ps(product, scale, total);
+    }
+    _mm512_storeu_ps(sum, total);
+}
+
 STRATA_AVX512 void unpack_iq4_nl(const quant::TypeInfo& type, const std::byte* rows,
                                  std::int64_t stride, int columns, const std::byte* ahead,
                                  Panel& panel) {
@@ -237,6 +269,7 @@ Routine avx512_routine(quant::Type type) {
     }();
     return {.unpack = kUnpack[static_cast<std::size_t>(type)],
             .multiply = multiply_avx512,
+            .multiply_one = type == Type::q4_0 ? multiply_one_q4_0 : nullptr,
             .transposed = type == Type::iq3_xxs || type == Type::q2_0};
 }
 
