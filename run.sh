@@ -17,12 +17,13 @@ strata="$root/build/cpu/strata"
 
 bundled="$root/models/strata-mini.gguf"
 guesser="$root/models/strata-mini-draft.gguf"
+layer="$root/models/strata-mini-mtp.gguf"
 
 if (($# == 0)); then
     echo '$ strata generate -p "class Command" -n 43' >&2
-    "$strata" generate -m "$bundled" --dflash "$guesser" -p "class Command" -n 43
+    "$strata" generate -m "$bundled" --dflash "$guesser" --mtp "$layer" -p "class Command" -n 43
     echo '$ strata chat -p "what does grep do?"' >&2
-    exec "$strata" chat -m "$bundled" --dflash "$guesser" -p "what does grep do?"
+    exec "$strata" chat -m "$bundled" --dflash "$guesser" --mtp "$layer" -p "what does grep do?"
 fi
 
 command="$1"
@@ -36,6 +37,7 @@ esac
 case "$command" in
 generate | chat)
     [[ ${#model[@]} -eq 0 || " $* " =~ \ --dflash[\ =] ]] || model+=(--dflash "$guesser")
+    [[ ${#model[@]} -eq 0 || " $* " =~ \ --mtp[\ =] ]] || model+=(--mtp "$layer")
     ;;
 esac
 exec "$strata" "$command" "${model[@]}" "$@"

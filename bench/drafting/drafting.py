@@ -56,6 +56,8 @@ def write_kinds(args, folder):
 def run(args, draft, options, drafters):
     command = [args.strata, "eval", "acceptance", "-m", args.model, "--dflash", draft, "-n",
                str(args.tokens), "-t", str(args.threads), "--json", *options]
+    if args.mtp:
+        command += ["--mtp", args.mtp]
     for drafter in drafters:
         command += ["--draft", drafter]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
@@ -147,6 +149,8 @@ def parse():
     parser.add_argument("--strata", required=True, help="the program")
     parser.add_argument("--model", default=str(ROOT / "models/strata-mini.gguf"))
     parser.add_argument("--dflash", default=str(ROOT / "models/strata-mini-draft.gguf"))
+    parser.add_argument("--mtp", default=str(ROOT / "models/strata-mini-mtp.gguf"),
+                        help="a file of the MTP layer; empty: the model's own")
     parser.add_argument("--format", action="append", default=[], metavar="NAME=FILE",
                         help="the draft in another number format, tried on code; several")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

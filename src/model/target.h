@@ -102,7 +102,7 @@ struct MtpChoice {
     std::function<bool(std::span<const std::int32_t> chain, std::span<const float> confidence)>
         go_on;
     // Only tokens below this are guessed, and the head's other rows are not read; 0: any token. A
-    // layer with a draft vocabulary of its own takes no notice of it.
+    // layer with a head of its own takes no notice of it.
     std::int32_t token_end = 0;
     bool keep_logits = false;  // MtpDraft::logits is wanted
 };

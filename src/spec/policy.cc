@@ -18,12 +18,12 @@ constexpr double kEvidenceCases = 6;
 // Windows that what is expected of a drafter counts as, beside what it gave.
 constexpr double kExpectedWindows = 2;
 // What trying a drafter that is not the best may lose, of the time since its last try.
-constexpr double kTryLoss = 0.001;
+constexpr double kTryLoss = 0.0005;
 // What its windows count for after each window of another drafter, and by how much a drafter is
 // taken to be better than it seemed, over the root of the windows that are known of it: of two that
 // are nearly as good the one that had bad luck gets another chance.
 constexpr double kIdle = 0.995;
-constexpr double kHope = 0.1;
+constexpr double kHope = 0.05;
 // What the cases of a place or a confidence count for after each window of the same drafter.
 constexpr double kUnseen = 0.99;
 // The rate of late begins with the time of so many plain windows, in which so many times their
