@@ -5,6 +5,7 @@
 #include <array>
 #include <span>
 
+#include "backend/cpu/expert_nets.h"
 #include "backend/cpu/expert_panels.h"
 #include "backend/cpu/expert_pieces.h"
 #include "backend/cpu/kernels.h"
@@ -16,13 +17,6 @@
 
 namespace strata::cpu {
 namespace {
-
-// The matrices of one expert, or of the shared one.
-struct Net {
-    op::Weight gate;
-    op::Weight up;
-    op::Weight down;
-};
 
 // Sums of members that stay in a near cache.
 constexpr std::int64_t kContractSums = 1 << 14;
@@ -44,8 +38,12 @@ struct Call {
 
     std::int64_t members() const { return hidden.rows; }
     std::int64_t rows() const { return args.x.rows; }
-    // The used experts and the shared one.
+    // The used experts and the shared one; and what memory is taken for, whoever is used: what a
+    // step takes must not depend on its routing, or a warm one would allocate.
     std::int64_t nets() const { return groups.used + 1; }
+    std::int64_t nets_most() const {
+        return std::min<std::int64_t>(args.experts.count, members()) + 1;
+    }
     bool is_shared(std::int64_t net) const { return net == groups.used; }
     std::int64_t first(std::int64_t net) const {
         return is_shared(net) ? members() : groups.first[net];
@@ -55,34 +53,7 @@ struct Call {
     }
 };
 
-op::Weight weight_at(const std::byte* data, quant::Type type, std::int64_t rows, std::int64_t cols,
-                     float factor) {
-    const quant::TypeInfo& info = quant::info(type);
-    return {.data = data,
-            .type = type,
-            .rows = rows,
-            .cols = cols,
-            .row_bytes = cols / info.block * info.block_bytes,
-            .factor = factor};
-}
-
-float factor_of(const float* factors, std::int32_t expert) {
-    return factors == nullptr ? 1.0f : factors[expert];
-}
-
-Net net_of(const op::Experts& args, std::int32_t expert) {
-    const op::ExpertTable& table = args.experts;
-    const std::int64_t width = args.x.cols;
-    return {.gate = weight_at(table.gate_at[expert], table.gate_type, table.hidden, width,
-                              factor_of(table.gate_factors, expert)),
-            .up = weight_at(table.up_at[expert], table.up_type, table.hidden, width,
-                            factor_of(table.up_factors, expert)),
-            .down = weight_at(table.down_at[expert], table.down_type, width, table.hidden,
-                              factor_of(table.down_factors, expert))};
-}
-
-const Net* make_nets(const op::Experts& args, const Groups& groups, Queue& queue) {
-    Net* nets = queue.take<Net>(groups.used + 1);
+const Net* make_nets(const op::Experts& args, const Groups& groups, Net* nets) {
     for (std::int64_t u = 0; u < groups.used; ++u) nets[u] = net_of(args, groups.expert[u]);
     nets[groups.used] = {args.shared_gate, args.shared_up, args.shared_down};
     return nets;
@@ -305,8 +276,8 @@ std::int64_t row_cost(const Call& call, std::int64_t net) {
 
 Division divide(const Call& call, Queue& queue) {
     const std::int64_t nets = call.nets();
-    const Division division{queue.take<std::int64_t>(nets + 1), queue.take<std::int64_t>(nets + 1),
-                            nets};
+    const std::int64_t most = call.nets_most() + 1;
+    const Division division{queue.take<std::int64_t>(most), queue.take<std::int64_t>(most), nets};
     division.first_piece[0] = 0;
     division.first_cost[0] = 0;
     for (std::int64_t net = 0; net < nets; ++net) {
@@ -452,7 +423,7 @@ Call route(const op::Experts& args, Queue& queue) {
     group_rows(chosen, experts, queue.take<std::int32_t>(experts + 1), groups);
     return {.args = args,
             .groups = groups,
-            .matrices = make_nets(args, groups, queue),
+            .matrices = make_nets(args, groups, queue.take<Net>(most + 1)),
             .hidden = queue.matrix(members, args.experts.hidden),
             .shared_hidden = queue.matrix(rows, args.shared_gate.rows),
             .shared_scale = scale,

@@ -163,6 +163,7 @@ class Queue final : public device::Queue {
     void by_rows(std::int64_t rows, std::int64_t block_rows, const Body& body) {
         while (lanes_.size() < static_cast<std::size_t>(threads())) {
             lanes_.push_back(std::unique_ptr<Queue>(new Queue(shared_, true)));
+            lanes_.back()->take<std::byte>(1);  // now, not when its thread first gets a block
         }
         const std::int64_t blocks = (rows + block_rows - 1) / block_rows;
         const auto cut = [&](std::int64_t thread) { return blocks * thread / threads(); };
