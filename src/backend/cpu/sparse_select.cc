@@ -141,11 +141,11 @@ Selection select_blocks(const op::SparseAttention& args, Queue& queue,
     const Selecting at{args, queries, selection};
     const std::int64_t most = at.visible(chosen - 1);
     if (queue.divides_rows(chosen) && most <= kBlocksOfOne) {
-        queue.by_rows(
-            chosen, Queue::kBlockRows, [&](Queue& one, std::int64_t begin, std::int64_t end) {
-                const std::int64_t count = end - begin;
-                select_group(at, one, begin, count, one.matrix(count, most));
-            });
+        queue.by_rows(chosen, Queue::kBlockRows,
+                      [&](Queue& one, std::int64_t begin, std::int64_t end) {
+                          const std::int64_t count = end - begin;
+                          select_group(at, one, begin, count, one.matrix(count, most));
+                      });
         return selection;
     }
     const MatrixView<float> scores = queue.matrix(std::min(kGroup, chosen), most);
