@@ -103,6 +103,7 @@ TEST(Generate, a_list_of_tokens_may_lie_in_a_file) {
               json_of(generate(tiny().path(), filed))["tokens"]);
 }
 
+// SAMP-06, SAMP-09
 TEST(Generate, the_seed_that_is_printed_gives_the_run_again) {
     const Words words = {"--tokens", "1,2,3", "-n", "24", "--temp", "1", "--json"};
     const Json first = json_of(generate(tiny().path(), words));

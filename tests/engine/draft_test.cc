@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 
+#include "gguf/reader.h"
 #include "strata/convert.h"
 #include "strata/engine.h"
 #include "synth/synth.h"
@@ -74,6 +78,63 @@ TEST_F(Drafted, every_drafter_gives_the_undrafted_text) {
                     }
                 }
             }
+        }
+    }
+}
+
+// SPEC-26: an end after a rejected guess is as likely as the target makes it, so that texts end where
+// they end undrafted, however far is guessed.
+TEST_F(Drafted, an_end_that_is_drawn_ends_the_text_at_every_depth) {
+    int ended = 0;
+    for (std::uint64_t seed = 1; ended < 2; ++seed) {
+        ASSERT_LT(seed, 100u);
+        const GenerateRequest asked = request({.temperature = 1, .seed = seed}, 60);
+        const Completion want = generate({}, asked);
+        if (want.finish != Finish::stop || want.tokens.size() < 4) continue;
+        ++ended;
+        for (const DraftKind kind : {DraftKind::mtp, DraftKind::best}) {
+            for (const std::int64_t rows : {2, 3, 4, 16}) {
+                const Completion got = generate({.kind = kind, .rows = rows}, asked);
+                EXPECT_EQ(got.tokens, want.tokens) << rows << ' ' << seed;
+                EXPECT_EQ(got.finish, Finish::stop);
+            }
+        }
+    }
+}
+
+// A token whose embedding is no number, in a file of its own.
+std::string with_a_bad_token(const std::string& model, const TempDir& folder, std::int64_t token) {
+    const std::string path = folder / "bad.gguf";
+    std::filesystem::copy_file(model, path);
+    const gguf::File file = gguf::File::open(model).value();
+    const gguf::Tensor& table = *file.find_tensor("token_embd.weight");
+    const auto row = table.data.size() / table.shape[1];
+    std::fstream bytes(path, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekp(
+        static_cast<std::streamoff>(table.offset + static_cast<std::uint64_t>(token) * row));
+    bytes << std::string(row, '\xff');
+    return path;
+}
+
+// SPEC-10: the request ends, and nothing of it is left in what the session and the engine keep.
+TEST_F(Drafted, a_step_without_numbers_ends_its_request_and_poisons_no_other) {
+    const Completion want = generate({}, request({}, 30));
+    constexpr std::int32_t kBad = 60;
+    ASSERT_EQ(std::count(want.tokens.begin(), want.tokens.end(), kBad), 0);
+    engine_ = Engine::load({.model = with_a_bad_token(folder_ / "tiny.gguf", folder_, kBad),
+                            .context = 100,
+                            .checkpoints = 16 << 20})
+                  .value();
+    for (const DraftKind kind : {DraftKind::none, DraftKind::mtp, DraftKind::best}) {
+        Session session = engine_->make_session(0, {.kind = kind}).value();
+        GenerateRequest bad = request({}, 30);
+        bad.prompt.push_back(kBad);
+        for (int i = 0; i < 2; ++i) {
+            const auto failed = session.generate(bad);
+            ASSERT_FALSE(failed.ok());
+            EXPECT_NE(failed.error().message.find("NaN"), std::string::npos)
+                << failed.error().message;
+            EXPECT_EQ(session.generate(request({}, 30)).value().tokens, want.tokens);
         }
     }
 }

@@ -96,7 +96,7 @@ TEST_F(Sessions, exactly_what_it_holds_is_not_read_again) {
     EXPECT_EQ(generate(cold, kPrompt, 8).tokens, again.tokens);
 }
 
-// CACHE-01, CACHE-03, NUM-02: what is read of each turn of a conversation that is gone back in, and
+// CACHE-01, CACHE-03, CACHE-04, NUM-02: what is read of each turn of a conversation that is gone back in, and
 // that the state after it is the one of an engine that keeps nothing.
 TEST_F(Sessions, turns_that_are_edited_or_answered_anew_are_read_from_where_they_differ) {
     auto cold = load({.model = path_, .chunk = 16, .checkpoints = 0});
@@ -127,7 +127,10 @@ TEST_F(Sessions, turns_that_are_edited_or_answered_anew_are_read_from_where_they
             text = after(text, Tokens(4, 80 + i));
             reads = 1 + 4;  // the last token of the answer was not run yet
         }
-        turn(prompts[4], 0, 3);  // answered anew
+        const Tokens answer = turn(prompts[4], 0, 3);  // answered anew
+        // As where a template takes the thinking out of an answer: what is before it stays.
+        const Tokens stripped(answer.begin() + 4, answer.end());
+        turn(after(after(prompts[4], stripped), {1, 2, 3}), std::ssize(stripped) + 3);
         turn(prompts[2], 0, 4);  // further back
         Tokens edited = prompts[3];
         edited.back() = 99;
@@ -135,6 +138,21 @@ TEST_F(Sessions, turns_that_are_edited_or_answered_anew_are_read_from_where_they
         turn(after(kPrompt, {1, 2, 3}), 3);  // a sibling
         turn(Tokens(kPrompt.begin(), kPrompt.begin() + 20), 4);  // from the end of a chunk
         EXPECT_EQ(warm->info().memory.checkpoints, 64u << 20);
+    }
+}
+
+// SAMP-08
+TEST_F(Sessions, sessions_that_are_open_together_write_what_each_writes_alone) {
+    Session alone = session();
+    const Completion want = generate(alone, kPrompt, 8);
+    std::vector<Session> open;
+    for (int i = 0; i < 4; ++i) open.push_back(session());
+    for (int turn = 0; turn < 2; ++turn) {
+        for (Session& one : open) {
+            const Tokens other(static_cast<std::size_t>(3 + turn), 7);
+            EXPECT_EQ(generate(one, kPrompt, 8).tokens, want.tokens);
+            generate(one, other, 2);
+        }
     }
 }
 
