@@ -82,8 +82,8 @@ TEST_F(Drafted, every_drafter_gives_the_undrafted_text) {
     }
 }
 
-// SPEC-26: an end after a rejected guess is as likely as the target makes it, so that texts end where
-// they end undrafted, however far is guessed.
+// SPEC-26: an end after a rejected guess is as likely as the target makes it, so that texts end
+// where they end undrafted, however far is guessed.
 TEST_F(Drafted, an_end_that_is_drawn_ends_the_text_at_every_depth) {
     int ended = 0;
     for (std::uint64_t seed = 1; ended < 2; ++seed) {

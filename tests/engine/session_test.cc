@@ -96,8 +96,8 @@ TEST_F(Sessions, exactly_what_it_holds_is_not_read_again) {
     EXPECT_EQ(generate(cold, kPrompt, 8).tokens, again.tokens);
 }
 
-// CACHE-01, CACHE-03, CACHE-04, NUM-02: what is read of each turn of a conversation that is gone back in, and
-// that the state after it is the one of an engine that keeps nothing.
+// CACHE-01, CACHE-03, CACHE-04, NUM-02: what is read of each turn of a conversation that is gone
+// back in, and that the state after it is the one of an engine that keeps nothing.
 TEST_F(Sessions, turns_that_are_edited_or_answered_anew_are_read_from_where_they_differ) {
     auto cold = load({.model = path_, .chunk = 16, .checkpoints = 0});
     for (const DraftKind kind : {DraftKind::none, DraftKind::best}) {
