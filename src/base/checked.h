@@ -25,4 +25,13 @@ inline std::optional<std::uint64_t> checked_align(std::uint64_t n, std::uint64_t
     return *raised / alignment * alignment;
 }
 
+// Sums and products for plans of memory: more than there can be stays the largest number, and does
+// not fit anywhere.
+inline std::uint64_t saturating_add(std::uint64_t a, std::uint64_t b) {
+    return checked_add(a, b).value_or(UINT64_MAX);
+}
+inline std::uint64_t saturating_mul(std::uint64_t a, std::uint64_t b) {
+    return checked_mul(a, b).value_or(UINT64_MAX);
+}
+
 }  // namespace strata

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "model/step_memory.h"
 #include "model/weights.h"
@@ -40,8 +41,9 @@ std::uint64_t moment_bytes(const Config& config, const PlanOptions& options) {
 // One state of the whole context: its tokens, the logits after them, what the rows left behind.
 std::uint64_t checkpoint_bytes(const Config& config, const PlanOptions& options) {
     const std::int64_t rows = options.sequence.context;
-    return moment_bytes(config, options) + static_cast<std::uint64_t>(rows) * sizeof(std::int32_t) +
-           Sequence::rows_bytes(config, options.sequence, rows);
+    const std::uint64_t tokens = static_cast<std::uint64_t>(rows) * sizeof(std::int32_t);
+    return saturating_add(moment_bytes(config, options) + tokens,
+                          Sequence::rows_bytes(config, options.sequence, rows));
 }
 
 // What is left of the host's memory for checkpoints; nothing: the plan does not fit.
@@ -78,12 +80,33 @@ std::string free_memory(const MemoryRoom& room) {
     return concat(mib(*room.device), " are free there and ", mib(room.host), " in the host");
 }
 
-Error does_not_fit(const FileSizes& files, const PlanOptions& options, const MemoryPlan& plan,
-                   const MemoryRoom& room, std::int64_t longest) {
-    const std::string mend =
-        longest > 0 ? concat("a context of ", longest, " tokens would fit")
-                    : std::string("a file in fewer bits or a machine with more memory is wanted");
-    const std::uint64_t all = plan.all() + (room.device ? 0 : plan.checkpoints);
+// What makes room where no context does.
+std::string other_remedy(const FileSizes& files, const Config& config, const PlanOptions& options,
+                         const MemoryRoom& room) {
+    FileSizes held = files;
+    PlanOptions least = options;
+    least.sequence.context = 1;
+    const auto fits = [&] {
+        return left_for_checkpoints(plan_memory(held, config, least, room), room).has_value();
+    };
+    if (options.checkpoints) least.checkpoints = 0;
+    if (fits()) return "fewer bytes of checkpoints are wanted";
+    least.ngram_cache = 0;
+    if (fits()) return "fewer bytes of n-gram rows to keep are wanted";
+    least.rows_max = std::min(least.rows_max, kWindowRowsMax);
+    if (fits()) return "fewer tokens read at a time are wanted";
+    held.drafters = 0;
+    least.drafter_context = {};
+    if (fits()) return "without the drafter it would fit";
+    return "a file in fewer bits or a machine with more memory is wanted";
+}
+
+Error does_not_fit(const FileSizes& files, const Config& config, const PlanOptions& options,
+                   const MemoryPlan& plan, const MemoryRoom& room) {
+    const std::int64_t longest = longest_context(files, config, options, room);
+    const std::string mend = longest > 0 ? concat("a context of ", longest, " tokens would fit")
+                                         : other_remedy(files, config, options, room);
+    const std::uint64_t all = saturating_add(plan.all(), room.device ? 0 : plan.checkpoints);
     return STRATA_ERROR(quote(files.name), " takes ", mib(all),
                         room.device ? " of the device's memory" : " of memory", ": weights ",
                         mib(plan.weights), ", state of ", options.sequence.context, " tokens ",
@@ -94,6 +117,14 @@ Error does_not_fit(const FileSizes& files, const PlanOptions& options, const Mem
 }
 
 }  // namespace
+
+std::uint64_t MemoryPlan::all() const {
+    std::uint64_t sum = 0;
+    for (const std::uint64_t part : {weights, state, workspace, drafter, reserve}) {
+        sum = saturating_add(sum, part);
+    }
+    return sum;
+}
 
 FileSizes file_sizes(const gguf::File& file, const Config& config,
                      const std::vector<const gguf::File*>& drafters) {
@@ -117,10 +148,11 @@ MemoryPlan plan_memory(const FileSizes& files, const Config& config, const PlanO
     if (room.device && options.ngram_resident) plan.weights += files.ngram_table;
     plan.state = Sequence::state_bytes(config, options.sequence);
     plan.workspace = workspace_bytes(config, options.rows_max);
-    if (!room.device) plan.workspace += options.ngram_cache;
+    if (!room.device) plan.workspace = saturating_add(plan.workspace, options.ngram_cache);
     plan.drafter = files.drafters;
     if (options.drafter_context) {
-        plan.drafter += options.drafter_context(options.sequence.context);
+        plan.drafter =
+            saturating_add(plan.drafter, options.drafter_context(options.sequence.context));
     }
     plan.reserve = reserve_bytes(config, options.rows_max, room.device.has_value());
     plan.checkpoints = options.checkpoints.value_or(checkpoint_bytes(config, options));
@@ -138,7 +170,7 @@ Result<Fit> fit_memory(const FileSizes& files, const Config& config, const PlanO
         const std::int64_t longest = longest_context(files, config, options, room);
         taken.sequence.context = longest / kContextStep * kContextStep;
         if (!options.may_shrink || taken.sequence.context < std::min(kContextLeast, asked)) {
-            return does_not_fit(files, options, plan, room, longest);
+            return does_not_fit(files, config, options, plan, room);
         }
         fit.note = concat("the context is ", taken.sequence.context, " tokens, not ", asked,
                           ": more does not fit, since ", free_memory(room));
@@ -146,8 +178,8 @@ Result<Fit> fit_memory(const FileSizes& files, const Config& config, const PlanO
         left = left_for_checkpoints(plan, room);
     }
     if (!options.checkpoints) {
-        const std::uint64_t more = kMomentsWanted * moment_bytes(config, options);
-        plan.checkpoints = std::min(plan.checkpoints + more, *left);
+        const std::uint64_t more = saturating_mul(kMomentsWanted, moment_bytes(config, options));
+        plan.checkpoints = std::min(saturating_add(plan.checkpoints, more), *left);
     }
     fit.context = taken.sequence.context;
     fit.plan = plan;

@@ -26,7 +26,7 @@ struct MemoryPlan {
     std::uint64_t checkpoints = 0;
 
     // What has to be where the model runs, checkpoints left out.
-    std::uint64_t all() const { return weights + state + workspace + drafter + reserve; }
+    std::uint64_t all() const;
 };
 
 // What the files of a run hold.
@@ -77,7 +77,8 @@ struct Fit {
     std::string note;  // one sentence where the context is shorter than was wanted, else empty
 };
 
-// Error: it does not fit, with every part, and the longest context that would where one does.
+// Error: it does not fit, with every part, and what would: the longest context where one does, else
+// what can be done without.
 Result<Fit> fit_memory(const FileSizes& files, const Config& config, const PlanOptions& options,
                        const MemoryRoom& room);
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/checked.h"
 #include "model/sequence.h"
 
 namespace strata::model {
@@ -44,7 +45,7 @@ void Sequence::restore_rows(device::Queue& queue, std::int64_t first, std::int64
 std::uint64_t Sequence::moment_bytes(const Config& config, const SequenceOptions& options) {
     const Sequence sequence = unallocated(config, options);
     std::uint64_t bytes = 0;
-    const Region add = [&](void*, std::size_t region) { bytes += region; };
+    const Region add = [&](void*, std::size_t region) { bytes = saturating_add(bytes, region); };
     // The most that a block holds without being full, of the MTP layer's too.
     sequence.visit_moment(std::max(config.index_ratio - 1, 1), add);
     if (options.mtp) sequence.visit_open(sequence.mtp_.attention, config.index_ratio - 1, add);
@@ -55,7 +56,7 @@ std::uint64_t Sequence::rows_bytes(const Config& config, const SequenceOptions& 
                                    std::int64_t rows) {
     std::uint64_t bytes = 0;
     unallocated(config, options).visit_rows(0, rows, [&](void*, std::size_t region) {
-        bytes += region;
+        bytes = saturating_add(bytes, region);
     });
     return bytes;
 }

@@ -171,5 +171,52 @@ TEST_F(FullSize, the_guard_has_no_margin_of_its_own) {
     EXPECT_FALSE(fit(kQ2, {there.checkpoints - 1, there.all()}).ok());
 }
 
+// Numbers that only files and options from outside have.
+TEST_F(FullSize, no_sum_wraps_to_one_that_fits) {
+    constexpr std::uint64_t kHalf = std::uint64_t{1} << 63;
+    const model::MemoryPlan parts{
+        .weights = kHalf, .state = kHalf, .workspace = 0, .drafter = 5, .reserve = 0};
+    EXPECT_EQ(parts.all(), UINT64_MAX);
+    options_.ngram_cache = kHalf - 1;
+    options_.checkpoints = kHalf - 1;
+    EXPECT_FALSE(fit(kIq3, {128 * kGB, std::nullopt}).ok());
+
+    model::Config config = config_;
+    config.kinds.assign(4096, model::LayerKind::sparse_attention);
+    config.layers = 4096;
+    config.kv_heads = 1;
+    config.head_dim = 1 << 24;
+    const model::SequenceOptions longest{INT32_MAX, op::CacheType::f32, false};
+    EXPECT_EQ(model::Sequence::rows_bytes(config, longest, INT32_MAX), UINT64_MAX);
+    EXPECT_GE(model::Sequence::state_bytes(config, longest), device::kCarvedMax);
+    options_ = options_for(INT32_MAX);
+    EXPECT_FALSE(
+        model::fit_memory({"huge.gguf", 1, 0, 0}, config, options_, {128 * kGB, std::nullopt})
+            .ok());
+}
+
+TEST_F(FullSize, a_refusal_names_what_would_make_room) {
+    const auto why = [&](std::uint64_t drafters, const model::MemoryRoom& room) {
+        const auto refused =
+            model::fit_memory({"full.gguf", kIq3, 0, drafters}, config_, options_, room);
+        return refused.ok() ? std::string("it fits") : refused.error().message;
+    };
+    const model::MemoryRoom host{64 * kGB, std::nullopt};
+    EXPECT_EQ(why(0, host), "it fits");
+    EXPECT_TRUE(has(why(0, {kIq3, std::nullopt}), "a file in fewer bits"));
+    EXPECT_TRUE(has(why(20 * kGB, host), "without the drafter it would fit"));
+    EXPECT_TRUE(has(why(0, {64 * kGB, kIq3}), "a file in fewer bits"));
+    options_.checkpoints = 40 * kGB;
+    EXPECT_TRUE(has(why(0, host), "fewer bytes of checkpoints"));
+    options_.checkpoints.reset();
+    options_.ngram_cache = 40 * kGB;
+    EXPECT_TRUE(has(why(0, host), "fewer bytes of n-gram rows"));
+    options_.ngram_cache = 0;
+    options_.rows_max = 4096;
+    options_.sequence.context = 1024;
+    const model::MemoryRoom close{kIq3 + kGB / 2, std::nullopt};
+    EXPECT_TRUE(has(why(0, close), "fewer tokens read at a time")) << why(0, close);
+}
+
 }  // namespace
 }  // namespace strata::test
