@@ -15,10 +15,13 @@
 namespace strata {
 
 Result<AppendFile> AppendFile::open(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK,
-                          S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH);
+    constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK;
+    constexpr mode_t kMode = S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH;
+    int fd = ::open(path.c_str(), kFlags | O_EXCL, kMode);
+    const bool made = fd >= 0;
+    if (!made) fd = ::open(path.c_str(), kFlags, kMode);
     if (fd < 0) return STRATA_ERROR("cannot write ", quote(path), ": ", std::strerror(errno));
-    AppendFile file(path, fd, 0);
+    AppendFile file(path, fd, made);
     struct stat info {};
     if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         return STRATA_ERROR("cannot write ", quote(path), ": it is not a regular file");
@@ -31,17 +34,23 @@ Result<AppendFile> AppendFile::open(const std::string& path) {
 }
 
 AppendFile::AppendFile(AppendFile&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      size_(other.size_),
+      made_(other.made_) {}
 
 AppendFile& AppendFile::operator=(AppendFile&& other) noexcept {
     std::swap(path_, other.path_);
     std::swap(fd_, other.fd_);
     std::swap(size_, other.size_);
+    std::swap(made_, other.made_);
     return *this;
 }
 
 AppendFile::~AppendFile() {
-    if (fd_ >= 0) ::close(fd_);
+    if (fd_ < 0) return;
+    if (made_ && size_ == 0) ::unlink(path_.c_str());
+    ::close(fd_);
 }
 
 Status AppendFile::append(std::span<const std::byte> bytes) {

@@ -10,7 +10,8 @@
 
 namespace strata {
 
-// Movable. One process at a time has a path open.
+// Movable. One process at a time has a path open. A file that it made and that stayed empty goes
+// with it.
 class AppendFile {
   public:
     // Makes the file where there is none. Errors: not a regular file, not writable, open elsewhere.
@@ -30,12 +31,13 @@ class AppendFile {
     Status truncate(std::uint64_t size);
 
   private:
-    AppendFile(std::string path, int fd, std::uint64_t size)
-        : path_(std::move(path)), fd_(fd), size_(size) {}
+    AppendFile(std::string path, int fd, bool made)
+        : path_(std::move(path)), fd_(fd), made_(made) {}
 
     std::string path_;
     int fd_ = -1;
     std::uint64_t size_ = 0;
+    bool made_ = false;
 };
 
 }  // namespace strata

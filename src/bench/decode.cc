@@ -99,7 +99,7 @@ class DecodeRun {
 
 Result<DecodeBench> bench_decode(const DecodeBenchRequest& request, const BenchProgress& progress) {
     STRATA_TRY(check_request(request));
-    STRATA_ASSIGN(Runner runner, Runner::load(request, kWindowMax, room_of(request)));
+    STRATA_ASSIGN(Runner runner, Runner::load(request, kWindowMax, room_of(request), true));
     STRATA_ASSIGN(MachineRates before, runner.rates());
     DecodeRun run(runner, request);
     STRATA_TRY(run.run(progress));

@@ -10,7 +10,7 @@ Result<PromptBench> bench_prompt(const PromptBenchRequest& request, const BenchP
         return STRATA_ERROR("a prompt of ", request.tokens, " tokens was asked for, wanted 1 to ",
                             INT32_MAX);
     }
-    STRATA_ASSIGN(bench::Runner runner, bench::Runner::load(request, 1, request.tokens));
+    STRATA_ASSIGN(bench::Runner runner, bench::Runner::load(request, 1, request.tokens, false));
     STRATA_ASSIGN(const MachineRates before, runner.rates());
     STRATA_ASSIGN(model::Sequence sequence,
                   runner.target().make_sequence(runner.sequence_options(request.tokens)));

@@ -49,7 +49,7 @@ WorkFigure Measured::figure(const MachineRates& rates) const {
 }
 
 Result<Runner> Runner::load(const BenchOptions& options, std::int64_t rows_max,
-                            std::int64_t context) {
+                            std::int64_t context, bool saves) {
     const EngineOptions& model = options.model;
     if (options.repeats < 1) {
         return STRATA_ERROR(options.repeats, " repeats were asked for, wanted at least 1");
@@ -62,7 +62,7 @@ Result<Runner> Runner::load(const BenchOptions& options, std::int64_t rows_max,
     STRATA_ASSIGN(gguf::File file, gguf::File::open(model.model));
     EngineOptions planned = model;
     planned.context = context;
-    planned.checkpoints = 0;
+    if (!saves) planned.checkpoints = 0;
     const auto fits = [&](std::optional<std::uint64_t> device) -> Status {
         STRATA_ASSIGN([[maybe_unused]] const model::Fit fit,
                       fit_engine(planned, {.model = &file}, device));

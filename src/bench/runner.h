@@ -31,9 +31,10 @@ struct Measured {
 
 class Runner {
   public:
-    // For sequences of `context` tokens. Errors: as for Engine::load.
+    // For a sequence of `context` tokens, whose state is also saved once where `saves` is set.
+    // Errors: as for Engine::load.
     static Result<Runner> load(const BenchOptions& options, std::int64_t rows_max,
-                               std::int64_t context);
+                               std::int64_t context, bool saves);
 
     const model::Target& target() const { return *target_; }
     model::Target& target() { return *target_; }

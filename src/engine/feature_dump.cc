@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/mapped_file.h"
-#include "base/output_file.h"
 #include "base/text.h"
 #include "quant/half.h"
 
@@ -47,19 +46,17 @@ std::string kind_text(const DumpOptions& dump, const model::Config& config,
 
 }  // namespace
 
-Status FeatureDump::check_kind(const std::string& path, const std::string& kind) const {
-    if (index_.size() == 0 && features_.size() == 0) {
-        STRATA_ASSIGN(OutputFile file, OutputFile::create(path));
-        STRATA_TRY(file.write(kind + '\n'));
-        return file.commit();
-    }
+// Of the rows that there are.
+Status FeatureDump::check_kind() const {
+    if (index_.size() == 0 && features_.size() == 0) return Ok{};
+    const std::string& path = kind_file_.path();
     STRATA_ASSIGN(const MappedFile file, MappedFile::open(path));
     const auto bytes = file.bytes();
     std::string_view found(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (found.ends_with('\n')) found.remove_suffix(1);
-    if (found == kind) return Ok{};
+    if (found == kind_) return Ok{};
     return STRATA_ERROR(quote(path), " says that ", quote(features_.path()), " holds rows of ",
-                        quote(found), ", and rows of ", quote(kind),
+                        quote(found), ", and rows of ", quote(kind_),
                         " are to be added: another prefix is wanted");
 }
 
@@ -77,12 +74,14 @@ Result<FeatureDump> FeatureDump::open(const DumpOptions& dump, const model::Conf
     STRATA_CHECK(!dump.layers.empty());
     STRATA_ASSIGN(AppendFile index, AppendFile::open(dump.prefix + ".idx"));
     STRATA_ASSIGN(AppendFile features, AppendFile::open(dump.prefix + ".f16"));
-    FeatureDump out(std::move(index), std::move(features));
+    STRATA_ASSIGN(AppendFile kind_file, AppendFile::open(dump.prefix + ".json"));
+    FeatureDump out(std::move(index), std::move(features), std::move(kind_file));
     out.layers_ = dump.layers;
+    out.kind_ = kind_text(dump, config, model_name);
     if (dump.residual) {
         STRATA_ASSIGN(out.residual_, AppendFile::open(dump.prefix + ".res"));
     }
-    STRATA_TRY(out.check_kind(dump.prefix + ".json", kind_text(dump, config, model_name)));
+    STRATA_TRY(out.check_kind());
     const auto hidden_bytes = static_cast<std::uint64_t>(config.hidden) * sizeof(std::uint16_t);
     STRATA_TRY(out.cut_to_whole_rows(hidden_bytes * dump.layers.size(),
                                      hidden_bytes * static_cast<std::uint64_t>(config.streams)));
@@ -97,6 +96,17 @@ void FeatureDump::want(model::StepRequest& request) const {
 
 Status FeatureDump::append(std::int64_t first, std::span<const std::int32_t> tokens,
                            const model::StepResult& result) {
+    if (index_.size() > 0) return append_rows(first, tokens, result);
+    STRATA_TRY(kind_file_.truncate(0));
+    const std::string line = kind_ + '\n';
+    STRATA_TRY(kind_file_.append(std::as_bytes(std::span(line))));
+    Status status = append_rows(first, tokens, result);
+    if (!status.ok()) STRATA_TRY(kind_file_.truncate(0));
+    return status;
+}
+
+Status FeatureDump::append_rows(std::int64_t first, std::span<const std::int32_t> tokens,
+                                const model::StepResult& result) {
     const auto rows = static_cast<std::int64_t>(tokens.size());
     STRATA_CHECK(rows <= result.features.rows);
     std::vector<std::array<std::int32_t, 2>> index;

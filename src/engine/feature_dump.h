@@ -17,6 +17,7 @@
 namespace strata {
 
 // PREFIX.json says what the rows hold; a row is in all of PREFIX.idx, .f16 and .res, or in none.
+// Where no row was ever written, no file is left behind.
 class FeatureDump {
   public:
     // Goes on with files of the same layers and sizes. `dump.layers` are given, each of the model.
@@ -36,14 +37,20 @@ class FeatureDump {
                   const model::StepResult& result);
 
   private:
-    FeatureDump(AppendFile index, AppendFile features)
-        : index_(std::move(index)), features_(std::move(features)) {}
-    Status check_kind(const std::string& path, const std::string& kind) const;
+    FeatureDump(AppendFile index, AppendFile features, AppendFile kind_file)
+        : index_(std::move(index)),
+          features_(std::move(features)),
+          kind_file_(std::move(kind_file)) {}
+    Status check_kind() const;
     Status cut_to_whole_rows(std::uint64_t feature_bytes, std::uint64_t residual_bytes);
+    Status append_rows(std::int64_t first, std::span<const std::int32_t> tokens,
+                       const model::StepResult& result);
 
     std::vector<std::int64_t> layers_;
+    std::string kind_;  // what the rows hold
     AppendFile index_;
     AppendFile features_;
+    AppendFile kind_file_;
     std::optional<AppendFile> residual_;
 };
 

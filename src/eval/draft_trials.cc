@@ -167,11 +167,18 @@ void add_run(std::int64_t prompt, const Completion& run, const Tokens& wanted, D
 class Runs {
   public:
     Runs(const DraftTrialRequest& request, std::int64_t all, const EvalProgress& progress)
-        : request_(request), progress_(progress) {
+        : request_(request), all_(all), progress_(progress) {
         const std::int64_t shards = request.shards;
         total_ = (all - request.shard + shards - 1) / shards;
     }
 
+    // Error: none of them is.
+    Status check() const {
+        if (total_ > 0) return Ok{};
+        return STRATA_ERROR("part ", request_.shard + 1, " of ", request_.shards,
+                            " was asked for, and there are ", all_,
+                            " texts with a drafter: at most as many parts are wanted");
+    }
     bool mine() { return number_++ % request_.shards == request_.shard; }
     Status told() {
         ++done_;
@@ -181,6 +188,7 @@ class Runs {
 
   private:
     const DraftTrialRequest& request_;
+    const std::int64_t all_;
     const EvalProgress& progress_;
     std::int64_t number_ = 0;
     std::int64_t done_ = 0;
@@ -243,6 +251,7 @@ Result<std::vector<DraftTrial>> draft_trials(Engine& engine, const DraftTrialReq
     std::int64_t count = 0;
     for (const Prompts& kind : all) count += std::ssize(kind.prompts);
     Runs runs(request, count * std::ssize(request.draftings), progress);
+    if (!request.draftings.empty()) STRATA_TRY(runs.check());
     std::uint64_t done = 0;
     std::vector<DraftTrial> out;
     for (const Prompts& kind : all) {

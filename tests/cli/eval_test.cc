@@ -227,6 +227,7 @@ TEST_F(EvalCommand, shards_share_the_texts_of_given_prompts) {
     EXPECT_EQ(sum["texts"], 2 * 5);
     EXPECT_EQ(sum, json_of(run("1/1")));
     expect_wrong_use(run("4/3"), "--shard is '4/3'");
+    expect_failed(run("11/11"), "part 11 of 11 was asked for, and there are 10 texts");
     write_file(directory_ / "p.jsonl", "{\"kind\": \"a\"}\n");
     expect_failed(run("1/1"), "line 1 of");
 }
