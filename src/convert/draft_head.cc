@@ -1,6 +1,7 @@
 #include "convert/draft_head.h"
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -9,6 +10,7 @@
 #include "gguf/reader.h"
 #include "gguf/writer.h"
 #include "model/config.h"
+#include "model/factors.h"
 #include "model/tensors.h"
 #include "spec/dflash/config.h"
 #include "spec/dflash/tensors.h"
@@ -49,14 +51,18 @@ std::vector<const gguf::Tensor*> own_tensors(const gguf::File& draft) {
     return own;
 }
 
-// The layer's but for a head that it has.
-std::vector<const gguf::Tensor*> layer_tensors(const gguf::File& file, const std::string& block) {
+// The layer's but for a head that it has. Error: factors that do not fit their matrix.
+Result<std::vector<const gguf::Tensor*>> layer_tensors(const gguf::File& file,
+                                                       const std::string& block) {
+    const std::string head_name = concat(block, model::kMtpHeadName);
+    const gguf::Tensor* head = file.find_tensor(head_name);
     std::vector<const gguf::Tensor*> own;
     for (const gguf::Tensor& tensor : file.tensors()) {
-        const std::string_view name = tensor.name;
-        if (!name.starts_with(block)) continue;
-        const std::string_view suffix = name.substr(block.size());
-        if (suffix != model::kMtpHeadName && suffix != model::kMtpMapName) own.push_back(&tensor);
+        if (!tensor.name.starts_with(block)) continue;
+        if (tensor.name == head_name || tensor.name == concat(block, model::kMtpMapName)) continue;
+        if (head != nullptr && model::matrix_of_factors(file, tensor) == head) continue;
+        STRATA_TRY(model::factors_of(file, tensor));
+        own.push_back(&tensor);
     }
     return own;
 }
@@ -75,8 +81,8 @@ Status add_draft_head(const DraftHeadOptions& options) {
     STRATA_ASSIGN(const auto tokens,
                   sorted_vocabulary(options.vocabulary, config.vocabulary, config.candidates));
     STRATA_ASSIGN(const gguf::Tensor* embedding, find_embedding(target, model));
-    STRATA_ASSIGN(const gguf::Tensor* head, find_head(target, model));
-    Contents contents{own_tensors(draft), HeadRows(*head, options.type, tokens),
+    STRATA_ASSIGN(const Head head, find_head(target, model));
+    Contents contents{own_tensors(draft), HeadRows(head, options.type, tokens),
                       std::string(dflash::kHeadName), std::string(dflash::kMapName)};
     contents.copied.push_back(embedding);
     STRATA_TRY(contents.head.check_type());
@@ -91,16 +97,14 @@ Status add_mtp_head(const DraftHeadOptions& options) {
     STRATA_TRY(check_not_input(file, options.output));
     STRATA_TRY(check_not_input(target, options.output));
     STRATA_ASSIGN(const model::Config model, model::config_from_gguf(target));
-    STRATA_ASSIGN(const model::Config layer, model::config_from_gguf(file, model.vocabulary));
-    if (Status status = model::check_mtp_layer(layer, model); !status.ok()) {
-        return STRATA_ERROR(quote(file.path()), ": ", status.error().message);
-    }
+    STRATA_ASSIGN(const model::Config layer, model::mtp_layer_from_gguf(file, model));
     const auto missing = model::missing_mtp_tensors(layer, file);
     if (!missing.empty()) return STRATA_ERROR(quote(file.path()), ": ", missing.front());
     STRATA_ASSIGN(const auto tokens, sorted_vocabulary(options.vocabulary, model.vocabulary, 1));
-    STRATA_ASSIGN(const gguf::Tensor* head, find_head(target, model));
+    STRATA_ASSIGN(const Head head, find_head(target, model));
     const std::string block = model::block_name(layer.layers, "");
-    Contents contents{layer_tensors(file, block), HeadRows(*head, options.type, tokens),
+    STRATA_ASSIGN(auto own, layer_tensors(file, block));
+    Contents contents{std::move(own), HeadRows(head, options.type, tokens),
                       concat(block, model::kMtpHeadName), concat(block, model::kMtpMapName)};
     STRATA_TRY(contents.head.check_type());
     gguf::Writer writer;

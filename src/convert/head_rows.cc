@@ -23,7 +23,6 @@ bool has_tokenizer(const gguf::File& file) {
 Result<const gguf::Tensor*> find_rows(const gguf::File& target, std::string_view name,
                                       const model::Config& config) {
     STRATA_ASSIGN(const gguf::Tensor* tensor, gguf::require_tensor(target, name));
-    STRATA_TRY(model::refuse_factors(target, *tensor));
     const std::vector<std::uint64_t> wanted = {static_cast<std::uint64_t>(config.hidden),
                                                static_cast<std::uint64_t>(config.vocabulary)};
     if (tensor->shape == wanted && quant::info(tensor->type).decode != nullptr) return tensor;
@@ -56,12 +55,21 @@ Result<std::vector<std::int64_t>> sorted_vocabulary(const std::vector<std::int32
 }
 
 Result<const gguf::Tensor*> find_embedding(const gguf::File& target, const model::Config& config) {
-    return find_rows(target, dflash::kEmbeddingName, config);
+    STRATA_ASSIGN(const gguf::Tensor* rows, find_rows(target, dflash::kEmbeddingName, config));
+    STRATA_TRY(model::refuse_factors(target, *rows));
+    return rows;
 }
 
-Result<const gguf::Tensor*> find_head(const gguf::File& target, const model::Config& config) {
-    const bool tied = target.find_tensor(dflash::kHeadName) == nullptr;
-    return find_rows(target, tied ? dflash::kEmbeddingName : dflash::kHeadName, config);
+Result<Head> find_head(const gguf::File& target, const model::Config& config) {
+    Head head;
+    if (target.find_tensor(dflash::kHeadName) == nullptr) {
+        STRATA_ASSIGN(head.rows, find_embedding(target, config));
+        return head;
+    }
+    STRATA_ASSIGN(head.rows, find_rows(target, dflash::kHeadName, config));
+    STRATA_ASSIGN(const std::vector<float> factors, model::factors_of(target, *head.rows));
+    if (!factors.empty()) head.factor = factors.front();
+    return head;
 }
 
 Status set_keys(const gguf::File& drafter, const gguf::File& target, gguf::Writer& writer) {
@@ -85,6 +93,11 @@ Status HeadRows::check_type() const {
     if (info.encode == nullptr && type_ != from_.type) {
         return STRATA_ERROR("type ", info.name, " of the head is not one that is written, ",
                             "wanted one of: ", writable_types());
+    }
+    if (factor_ && type_ == from_.type) {
+        return STRATA_ERROR("tensor ", quote(from_.name), " has a factor of its own, which a head ",
+                            "of the same type ", info.name,
+                            " would lack; choose another type for the head");
     }
     if (width() % static_cast<std::uint64_t>(info.block) == 0) return Ok{};
     return STRATA_ERROR("tensor ", quote(from_.name), " has rows of ", width(), " values, and ",
@@ -115,6 +128,7 @@ Status HeadRows::encode(std::uint64_t first, std::uint64_t count, std::vector<st
         }
         const auto n = static_cast<std::int64_t>(width());
         quant::info(from_.type).decode(row.data(), values_.data(), n);
+        for (float& value : values_) value *= factor_.value_or(1.0F);
         STRATA_TRY(check_range(type_, from_.name, values_));
         quant::info(type_).encode(values_.data(), to, n);
     }

@@ -336,9 +336,8 @@ Status read_vocabulary(const gguf::File& file, std::int64_t stand_in, Config& co
     return Ok{};
 }
 
-}  // namespace
-
-Result<Config> config_from_gguf(const gguf::File& file, std::int64_t vocabulary) {
+// Each number on its own is in range.
+Result<Config> read_config(const gguf::File& file, std::int64_t vocabulary) {
     STRATA_ASSIGN(const auto architecture, gguf::require_string(file, "general.architecture"));
     if (architecture != kArchitecture) {
         return STRATA_ERROR(quote(file.path()), " holds a model of architecture '", architecture,
@@ -359,10 +358,26 @@ Result<Config> config_from_gguf(const gguf::File& file, std::int64_t vocabulary)
     STRATA_TRY(read_attention(keys, config));
     STRATA_TRY(read_experts(keys, config));
     STRATA_TRY(read_ngram(keys, config));
+    return config;
+}
+
+}  // namespace
+
+Result<Config> config_from_gguf(const gguf::File& file, std::int64_t vocabulary) {
+    STRATA_ASSIGN(Config config, read_config(file, vocabulary));
     if (Status status = validate(config); !status.ok()) {
         return STRATA_ERROR(quote(file.path()), ": ", status.error().message);
     }
     return config;
+}
+
+Result<Config> mtp_layer_from_gguf(const gguf::File& file, const Config& target) {
+    STRATA_ASSIGN(Config layer, read_config(file, target.vocabulary));
+    layer.ngram = {};
+    Status status = check_mtp_layer(layer, target);
+    if (status.ok()) status = validate(layer);
+    if (!status.ok()) return STRATA_ERROR(quote(file.path()), ": ", status.error().message);
+    return layer;
 }
 
 Status check_mtp_layer(const Config& layer, const Config& target) {

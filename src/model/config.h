@@ -88,6 +88,11 @@ Result<Config> config_from_gguf(const gguf::File& file, std::int64_t vocabulary 
 // Error: what of an MTP layer, in a file of its own, does not fit the target that it is for.
 Status check_mtp_layer(const Config& layer, const Config& target);
 
+// The configuration of a file that an MTP layer for `target` is taken from: of the layer alone, or
+// of a model. Errors: as config_from_gguf and check_mtp_layer, the latter's first. Its n-gram block
+// is left out: a layer has none.
+Result<Config> mtp_layer_from_gguf(const gguf::File& file, const Config& target);
+
 // Every relation between the numbers that the engine relies on. config_from_gguf has called it.
 Status validate(const Config& config);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "convert/draft_head.h"
 #include "convert/quantize.h"
 #include "gguf/writer.h"
 #include "model/factors.h"
@@ -134,6 +135,68 @@ TEST_F(Factors, are_taken_into_the_values_of_another_format_and_kept_beside_thei
     options.output = folder_ / "kept.gguf";
     ASSERT_TRUE(convert::quantize(options).ok());
     expect_same_bits("kept", logits(options.output), logits(options.input));
+}
+
+std::vector<std::byte> data_of(const std::string& path, std::string_view name) {
+    const gguf::File file = gguf::File::open(path).value();
+    const gguf::Tensor* tensor = file.find_tensor(name);
+    if (tensor == nullptr) return {};
+    return {tensor->data.begin(), tensor->data.end()};
+}
+
+// The same file, one of whose tensors has its values twice.
+std::string doubled(const std::string& from, const std::string& path, std::string_view name) {
+    const gguf::File file = gguf::File::open(from).value();
+    gguf::Writer writer;
+    for (const auto& [key, value] : file.metadata()) writer.set(key, value);
+    for (const gguf::Tensor& tensor : file.tensors()) {
+        std::vector<std::uint64_t> shape = tensor.shape;
+        if (tensor.name == name) shape.back() *= 2;
+        EXPECT_TRUE(writer.add_tensor(tensor.name, tensor.type, shape).ok());
+    }
+    EXPECT_TRUE(writer.begin(path).ok());
+    for (const gguf::Tensor& tensor : file.tensors()) {
+        EXPECT_TRUE(writer.write_tensor_data(tensor.data).ok());
+        if (tensor.name != name) continue;
+        EXPECT_TRUE(writer.write_tensor_data(tensor.data).ok());
+    }
+    EXPECT_TRUE(writer.commit().ok());
+    return path;
+}
+
+TEST_F(Factors, are_taken_into_the_head_of_a_drafter) {
+    convert::DraftHeadOptions options;
+    options.draft = options.target = write(tiny_, folder_ / "apart.gguf", false);
+    options.output = folder_ / "apart_head.gguf";
+    options.type = Type::f32;
+    ASSERT_TRUE(convert::add_mtp_head(options).ok());
+    options.draft = options.target = write(tiny_, folder_ / "folded.gguf", true);
+    options.output = folder_ / "folded_head.gguf";
+    ASSERT_TRUE(convert::add_mtp_head(options).ok());
+    const std::string name = "blk.4.nextn.shared_head_head.weight";
+    const auto want = data_of(options.output, name);
+    EXPECT_GT(want.size(), 0U);
+    EXPECT_EQ(data_of(folder_ / "apart_head.gguf", name), want);
+
+    options.target = folder_ / "apart.gguf";
+    options.type = Type::nvfp4;  // as the head's own
+    const Status refused = convert::add_mtp_head(options);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("'output.weight' has a factor"), std::string::npos)
+        << refused.error().message;
+}
+
+TEST_F(Factors, of_a_layer_that_are_too_many_are_refused_where_a_head_is_added) {
+    const std::string name = "blk.4.attn_q.scale";
+    const std::string apart = write(tiny_, folder_ / "apart.gguf", false);
+    convert::DraftHeadOptions options;
+    options.target = tiny_.path();
+    options.draft = doubled(apart, folder_ / "wrong.gguf", name);
+    options.output = folder_ / "head.gguf";
+    const Status refused = convert::add_mtp_head(options);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find(name + "' has 2 values"), std::string::npos)
+        << refused.error().message;
 }
 
 }  // namespace
