@@ -58,6 +58,9 @@ struct EngineOptions {
     std::string model;   // a GGUF file, a part of a split set, or a folder holding one
     std::string dflash;  // a DFlash2 draft's GGUF file; empty: none
     std::string mtp;     // a GGUF file of the MTP layer; empty: the model file's own
+    // Files likewise that no session will draft with: held to the model, and not loaded.
+    std::string unused_dflash;
+    std::string unused_mtp;
     DeviceChoice device;
     int threads = 0;  // of the CPU; 0: all cores that this process may use
     // Tokens that a sequence may reach. 0: the trained length, or as many as memory has room for.
@@ -264,6 +267,10 @@ class Engine {
     Engine& operator=(const Engine&) = delete;
 
     const ModelInfo& info() const;
+
+    // Error: the device has failed. Requests end with this error, and every later one will: what is
+    // left is to end the process.
+    Status status() const;
 
     // Text to ids: as a user wrote it, or with special tokens recognised. Error: no tokenizer.
     Result<std::vector<std::int32_t>> tokenize(std::string_view text) const;

@@ -31,7 +31,8 @@ Result<Backend> make_cpu_backend(const BackendOptions& options);
 // Whether this build has a CUDA backend.
 bool has_cuda();
 
-// The CUDA device of this number. Errors: a build without CUDA, no driver, no such device.
-Result<Backend> make_cuda_backend(int number);
+// The CUDA device of this number; `poison`: as cuda::DeviceOptions says. Errors: a build without
+// CUDA, no driver, no such device.
+Result<Backend> make_cuda_backend(int number, bool poison = false);
 
 }  // namespace strata

@@ -92,6 +92,7 @@ Status take_turn(Conversation& conversation, const std::string& line, const Inte
     const Status status =
         answer(conversation, again ? std::nullopt : std::optional(line), interrupt);
     if (status.ok()) return status;
+    STRATA_TRY(conversation.status());
     if (reader_gone() || (!terminal && !conversation.refused())) return status;
     if (terminal) {
         note(concat(status.error().message, "\n"));

@@ -31,6 +31,9 @@ class Conversation {
     // Whether the last ask() handed out any text.
     bool answering() const { return answering_; }
 
+    // Error: no turn can be answered any more.
+    Status status() const { return engine_->status(); }
+
     // Whether the last ask() was of a turn that does not fit the context.
     bool refused() const { return refused_; }
 

@@ -108,14 +108,12 @@ Status check_drafter(const DraftingOptions& options) {
 
 Result<std::unique_ptr<Engine>> load(const ModelOptions& model, const DraftingOptions& drafting) {
     EngineOptions options = engine_options(model);
-    // A draft that will not guess is not read, unless it says which features to dump.
+    // A draft that will not guess is not loaded, unless it says which features to dump.
     const bool several = drafting.draft == "auto" || drafting.draft == "joined";
-    if (several || drafting.draft == "dflash" || drafting.dump) {
-        options.dflash = drafting.dflash.value_or("");
-    }
-    if (several || drafting.draft == "mtp") {
-        options.mtp = drafting.mtp.value_or("");
-    }
+    const bool dflash = several || drafting.draft == "dflash" || drafting.dump;
+    const bool mtp = several || drafting.draft == "mtp";
+    (dflash ? options.dflash : options.unused_dflash) = drafting.dflash.value_or("");
+    (mtp ? options.mtp : options.unused_mtp) = drafting.mtp.value_or("");
     if (drafting.dump) {
         for (const char* end : {".idx", ".f16", ".res", ".json"}) {
             STRATA_TRY(guard_models(*drafting.dump + end));

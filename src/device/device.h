@@ -58,6 +58,10 @@ class Queue {
     virtual ~Queue() = default;
     // Returns when everything submitted so far has run.
     virtual void wait() = 0;
+    // Error, from the first wait() on that met it: the device failed at this queue's work. What was
+    // read since cannot be trusted, what is submitted from then on does not run, and what is read
+    // is zeros. It stays like this.
+    virtual Status status() const { return Ok{}; }
     // Whether run() records. Then what `submit` submits may be taken for what it submits with the
     // same key again: the key holds all that it depends on, and what varies is read from memory.
     virtual bool records() const { return false; }
@@ -83,15 +87,16 @@ class Device {
     virtual Result<Buffer> allocate(std::size_t bytes) = 0;
 
     // Where kernels of this device find `bytes`, which outlive the device: the same address where
-    // the device reads host memory, else a copy that the device owns.
-    virtual Result<const std::byte*> resident(std::span<const std::byte> bytes) = 0;
+    // the device reads host memory, else a copy that the device owns, made in order with the
+    // queue's work. The bytes have been read when the call returns.
+    virtual Result<const std::byte*> resident(Queue& queue, std::span<const std::byte> bytes) = 0;
 
     // As resident(), of rows of `cols` values of `type` that kernels multiply with: a copy may have
     // the bytes of each row in the order that they read fastest. Not for tables, whose rows are
     // looked up as they are stored.
-    virtual Result<const std::byte*> resident_matrix(std::span<const std::byte> bytes, quant::Type,
-                                                     std::int64_t) {
-        return resident(bytes);
+    virtual Result<const std::byte*> resident_matrix(Queue& queue, std::span<const std::byte> bytes,
+                                                     quant::Type, std::int64_t) {
+        return resident(queue, bytes);
     }
 
     // Ordered with the queue's work; the host range may be reused when the call returns.

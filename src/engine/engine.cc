@@ -8,6 +8,7 @@
 #include "engine/fit.h"
 #include "engine/model_text.h"
 #include "engine/parts.h"
+#include "engine/unused_drafts.h"
 #include "spec/dflash/config.h"
 #include "tokenizer/stream.h"
 
@@ -150,6 +151,7 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
     if (!options.dflash.empty()) {
         STRATA_ASSIGN(draft, gguf::File::open(options.dflash));
     }
+    STRATA_TRY(check_unused_drafts(options, file));
     const EngineFiles files{&file, mtp ? &*mtp : nullptr, draft ? &*draft : nullptr};
     model::Fit fit;
     STRATA_ASSIGN(
@@ -193,6 +195,8 @@ Engine::Engine(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Engine::~Engine() = default;
 
 const ModelInfo& Engine::info() const { return parts_->info; }
+
+Status Engine::status() const { return parts_->target->status(); }
 
 namespace {
 

@@ -91,7 +91,6 @@ class Adder final : public device::InputObserver {
 Status read_all(model::Target& target, model::Sequence& sequence,
                 std::span<const std::int32_t> tokens, std::int64_t chunk) {
     const model::LogitSink unwanted = [](MatrixView<const float>) { return Status(Ok{}); };
-    std::vector<float> mtp_logits;
     while (!tokens.empty()) {
         const auto rows = std::min(static_cast<std::size_t>(chunk), tokens.size());
         model::StepRequest request;
@@ -99,9 +98,12 @@ Status read_all(model::Target& target, model::Sequence& sequence,
         request.logits = model::LogitRows::all;
         request.logit_sink = &unwanted;
         STRATA_TRY(target.step(sequence, request));
-        mtp_logits.clear();
-        target.commit(sequence, static_cast<std::int64_t>(rows),
-                      sequence.options().mtp ? &mtp_logits : nullptr);
+        const auto run = static_cast<std::int64_t>(rows);
+        if (sequence.options().mtp) {
+            STRATA_TRY(target.commit(sequence, run, unwanted));
+        } else {
+            target.commit(sequence, run);
+        }
         tokens = tokens.subspan(rows);
     }
     return Ok{};

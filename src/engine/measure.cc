@@ -48,7 +48,6 @@ Status Engine::logits(const LogitsRequest& request, const RowSink& sink) {
     const model::LogitSink rows_sink = [&](MatrixView<const float> logits) {
         return sink({logits.data, static_cast<std::size_t>(logits.size())});
     };
-    std::vector<float> mtp_logits;
     std::span<const std::int32_t> rest(request.tokens);
     while (!rest.empty()) {
         const std::int64_t rows_max = request.window > 0 ? request.window : parts_->options.chunk;
@@ -60,12 +59,15 @@ Status Engine::logits(const LogitsRequest& request, const RowSink& sink) {
         step.logits = mtp ? model::LogitRows::none : model::LogitRows::all;
         step.logit_sink = &rows_sink;
         STRATA_TRY(target.step(sequence, step));
-        mtp_logits.clear();
-        target.commit(sequence, static_cast<std::int64_t>(rows), mtp ? &mtp_logits : nullptr);
-        if (!mtp_logits.empty()) STRATA_TRY(sink(mtp_logits));
+        const auto run = static_cast<std::int64_t>(rows);
+        if (mtp) {
+            STRATA_TRY(target.commit(sequence, run, rows_sink));
+        } else {
+            target.commit(sequence, run);
+        }
         rest = rest.subspan(rows);
     }
-    return Ok{};
+    return target.status();
 }
 
 Status Engine::features(std::span<const std::int32_t> tokens, std::span<const std::int64_t> layers,

@@ -187,6 +187,8 @@ Result<Completion> Session::generate(const GenerateRequest& request, const TextS
     TextOut out(state_->parts.tokenizer, std::move(stops), sink, completion.text);
     STRATA_TRY(state_->decode(request, out, completion));
     if (state_->keeps) state_->keep_state();
+    // Of work that no step came after.
+    STRATA_TRY(state_->parts.target->status());
     out.finish();
     if (out.cancelled()) completion.finish = Finish::cancelled;
     completion.timings.decode_ms = milliseconds_since(start);

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "device/carver.h"
+#include "gguf/content_mark.h"
 #include "model/ngram_rows.h"
 
 namespace strata::model {
@@ -41,6 +42,8 @@ Result<std::unique_ptr<Target>> Target::load(gguf::File file, device::Device& de
     STRATA_TRY(target->open_ngram(cache, ngram.method, rows_max));
     if (target->mtp_file_) STRATA_TRY(target->bind_mtp());
     STRATA_TRY(target->prepare(rows_max));
+    target->queue_->wait();
+    STRATA_TRY(target->status());
     return target;
 }
 
@@ -62,10 +65,7 @@ Status Target::open_ngram(std::int64_t cache, ReadMethod method, std::int64_t ro
 }
 
 Status Target::bind_mtp() {
-    STRATA_ASSIGN(const Config layer, config_from_gguf(*mtp_file_, config_.vocabulary));
-    if (Status status = check_mtp_layer(layer, config_); !status.ok()) {
-        return STRATA_ERROR(quote(mtp_file_->path()), ": ", status.error().message);
-    }
+    STRATA_TRY(mtp_layer_from_gguf(*mtp_file_, config_));
     config_.mtp_layers = 1;
     return weights_.bind_mtp(*mtp_file_, config_, *device_, *queue_);
 }
@@ -186,6 +186,7 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     find_ngram_rows(sequence, request.tokens);
     STRATA_TRY(is_recorded(request) ? run_recorded(sequence, request) : run(sequence, request));
     queue_->wait();
+    STRATA_TRY(status());
     sequence.pending_.assign(request.tokens.begin(), request.tokens.end());
     sequence.pending_traced_ = request.window;
     const auto layers = static_cast<std::int64_t>(request.feature_layers.size());
@@ -212,7 +213,7 @@ Status Target::run(Sequence& sequence, const StepRequest& request) {
     if (request.logits == LogitRows::none) return Ok{};
     const std::int64_t from = request.logits == LogitRows::all ? 0 : rows - 1;
     if (request.logit_sink != nullptr) {
-        return sink_logits(pass, from, rows - from, *request.logit_sink);
+        return sink_logits(pass, from, rows - from, weights_.head, *request.logit_sink);
     }
     take_logits(pass, from, rows - from, weights_.head, logits_);
     return Ok{};
@@ -292,12 +293,13 @@ void Target::take_chosen(std::int64_t rows) {
 }
 
 Status Target::sink_logits(Forward& pass, std::int64_t from, std::int64_t rows,
-                           const LogitSink& sink) {
+                           const op::Weight& head, const LogitSink& sink) {
     for (std::int64_t done = 0; done < rows;) {
         const std::int64_t now = std::min(rows - done, at_.logits.rows);
         logits_.clear();
-        take_logits(pass, from + done, now, weights_.head, logits_);
+        take_logits(pass, from + done, now, head, logits_);
         queue_->wait();
+        STRATA_TRY(status());
         STRATA_TRY(sink({logits_.data(), now, config_.vocabulary}));
         done += now;
     }
@@ -328,10 +330,42 @@ std::span<const float> Target::fetch_logits(std::int64_t row) {
     return logits_;
 }
 
-void Target::commit(Sequence& sequence, std::int64_t rows, std::vector<float>* mtp_logits) {
+void Target::commit(Sequence& sequence, std::int64_t rows) {
     commit_state(sequence, rows);
-    if (sequence.options().mtp && rows > 0) keep_mtp_rows(sequence, rows, mtp_logits);
+    if (sequence.options().mtp && rows > 0) {
+        static_cast<void>(keep_mtp_rows(sequence, rows, nullptr));
+    }
     queue_->wait();
+}
+
+Status Target::commit(Sequence& sequence, std::int64_t rows, const LogitSink& mtp_logits) {
+    STRATA_CHECK(sequence.options().mtp);
+    commit_state(sequence, rows);
+    if (rows > 0) STRATA_TRY(keep_mtp_rows(sequence, rows, &mtp_logits));
+    queue_->wait();
+    return status();
+}
+
+// Found when it is first wanted: it reads a little of every tensor.
+const std::string& Target::mark() {
+    if (mark_.empty()) {
+        mark_ = gguf::content_mark(file_);
+        if (mtp_file_) mark_ += gguf::content_mark(*mtp_file_);
+    }
+    return mark_;
+}
+
+std::string Target::save(Sequence& sequence) {
+    catch_up(sequence);
+    return mark() + sequence.save(*queue_);
+}
+
+Status Target::restore(Sequence& sequence, std::string_view saved) {
+    if (!saved.starts_with(mark())) {
+        return STRATA_ERROR("a saved state of ", saved.size(),
+                            " bytes was not saved with the files of this model");
+    }
+    return sequence.restore(*queue_, saved.substr(mark().size()));
 }
 
 }  // namespace strata::model

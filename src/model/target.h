@@ -135,13 +135,9 @@ class Target {
 
     Result<Sequence> make_sequence(const SequenceOptions& options);
     void reset(Sequence& sequence) { sequence.reset(*queue_); }
-    std::string save(Sequence& sequence) {
-        catch_up(sequence);
-        return sequence.save(*queue_);
-    }
-    Status restore(Sequence& sequence, std::span<const char> saved) {
-        return sequence.restore(*queue_, saved);
-    }
+    // As Sequence's, after a mark of the files: a state is of one model's weights.
+    std::string save(Sequence& sequence);
+    Status restore(Sequence& sequence, std::string_view saved);
     // As Sequence's functions of these names.
     std::string save_moment(Sequence& sequence) {
         catch_up(sequence);
@@ -160,6 +156,9 @@ class Target {
         sequence.restore_rows(*queue_, first, last, saved);
     }
 
+    // Error: the device has failed, and every step will (device::Queue::status).
+    Status status() const { return queue_->status(); }
+
     // Whether the n-gram table is read from its file instead of mapped.
     bool reads_ngram_rows() const { return ngram_reader_ != nullptr; }
     // Of the n-gram table's rows; all 0 where the table is mapped.
@@ -176,9 +175,12 @@ class Target {
     std::span<const float> fetch_logits(std::int64_t row);
     // Keeps the first `rows` rows of the step; 0 <= rows <= T, and T if it was no window. With MTP
     // kept up to date the layer's cells whose next token has become known are run then, or where
-    // the step was a window when they are needed. Where `mtp_logits` is given, as for every step of
-    // the sequence or for none, they are run then and their logits ([cells, V]) appended to it.
-    void commit(Sequence& sequence, std::int64_t rows, std::vector<float>* mtp_logits = nullptr);
+    // the step was a window when they are needed.
+    void commit(Sequence& sequence, std::int64_t rows);
+    // The same for every step of a sequence: the cells are run then, and the sink takes their
+    // logits as they are made, some rows at a time. Error: the sink's, or the device's; the
+    // sequence is then no good.
+    Status commit(Sequence& sequence, std::int64_t rows, const LogitSink& mtp_logits);
     // As device::Queue::observe.
     bool observe(device::InputObserver* observer) { return queue_->observe(observer); }
     void drop(Sequence& sequence) { sequence.drop(); }
@@ -194,6 +196,7 @@ class Target {
     Target(gguf::File file, device::Device& device, const op::Table& ops)
         : file_(std::move(file)), device_(&device), ops_(ops) {}
 
+    const std::string& mark();
     Status open_ngram(std::int64_t cache, ReadMethod method, std::int64_t rows_max);
     Status bind_mtp();
     Status prepare(std::int64_t rows_max);
@@ -227,7 +230,9 @@ class Target {
     void take_feature(MatrixView<const float> mean, std::int64_t index, std::int64_t layers);
     void take_residual(std::int64_t rows);
     void take_chosen(std::int64_t rows);
-    Status sink_logits(Forward& pass, std::int64_t from, std::int64_t rows, const LogitSink& sink);
+    // Hands the logits of rows from .. from+rows-1 of the pass's x to the sink.
+    Status sink_logits(Forward& pass, std::int64_t from, std::int64_t rows, const op::Weight& head,
+                       const LogitSink& sink);
     // Appends the logits of rows from .. from+rows-1 of the pass's x to `out`.
     void take_logits(Forward& pass, std::int64_t from, std::int64_t rows, const op::Weight& head,
                      std::vector<float>& out);
@@ -237,11 +242,12 @@ class Target {
         std::int64_t count = 0;
         std::int64_t from = 0;  // row of the residual buffer with its waiting row
     };
-    void submit_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
-                          Forward::Start start, std::vector<float>* logits);
-    void run_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
-                       std::vector<float>* logits);
-    void keep_mtp_rows(Sequence& sequence, std::int64_t rows, std::vector<float>* logits);
+    // Without a sink these cannot fail.
+    Status submit_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
+                            Forward::Start start, const LogitSink* logits);
+    Status run_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
+                         const LogitSink* logits);
+    Status keep_mtp_rows(Sequence& sequence, std::int64_t rows, const LogitSink* logits);
     // Runs the cells whose residuals wait, all but the last.
     void catch_up(Sequence& sequence);
     Workspace shifted_residual(std::int64_t from, std::int64_t rows) const;
@@ -278,6 +284,7 @@ class Target {
     Weights weights_;
     std::int64_t rows_max_ = 0;
     std::int64_t drafters_ = 0;
+    std::string mark_;  // of the files, once it was wanted
     device::Buffer memory_;
     StepMemory at_;
     std::unique_ptr<RowReader> ngram_reader_;  // null: the table is mapped

@@ -23,27 +23,27 @@ Workspace Target::shifted_residual(std::int64_t from, std::int64_t rows) const {
     return work;
 }
 
-void Target::submit_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
-                              Forward::Start start, std::vector<float>* logits) {
+Status Target::submit_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
+                                Forward::Start start, const LogitSink* logits) {
     const Workspace work = shifted_residual(run.from, run.count);
     Forward pass = forward(ops, work, start);
     AttentionLayerState& state = sequence.mtp_.attention;
     pass.mtp_fuse(work.tokens);
     if (logits == nullptr) {
         pass.remember(weights_.mtp->layer, state);
-        return;
+        return Ok{};
     }
     pass.attention(weights_.mtp->layer, state, false);
     pass.experts(weights_.mtp->layer);
     pass.mix(weights_.mtp->mixer);
     // A head of some tokens alone is for drafts.
     const bool whole = weights_.mtp->token_of_row.empty();
-    take_logits(pass, 0, run.count, whole ? weights_.mtp->head : weights_.head, *logits);
+    return sink_logits(pass, 0, run.count, whole ? weights_.mtp->head : weights_.head, *logits);
 }
 
 // From rows `run.from` on of the residual buffer with its waiting row.
-void Target::run_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
-                           std::vector<float>* logits) {
+Status Target::run_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
+                             const LogitSink* logits) {
     upload_tokens(sequence.tokens()
                       .subspan(static_cast<std::size_t>(run.first + 1))
                       .first(static_cast<std::size_t>(run.count)));
@@ -53,18 +53,20 @@ void Target::run_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCe
         key_ = {static_cast<std::int64_t>(Recorded::mtp_cells), run.count, run.from, bound};
         sequence.mark(key_);
         const Forward::Start start{bound - run.count, at_.first.data};
-        queue_->run(key_, [&] { submit_mtp_cells(sequence, ops, run, start, nullptr); });
+        queue_->run(
+            key_, [&] { static_cast<void>(submit_mtp_cells(sequence, ops, run, start, nullptr)); });
     } else {
-        submit_mtp_cells(sequence, ops, run, {run.first}, logits);
+        STRATA_TRY(submit_mtp_cells(sequence, ops, run, {run.first}, logits));
     }
     AttentionLayerState& state = sequence.mtp_.attention;
     std::swap(state.raw_now, state.raw_next);
+    return Ok{};
 }
 
 // Rows of a window wait where there is room; step() has seen to it. Else the residual buffer holds
 // the waiting row, then the rows just committed, and cells are run over it in place for every row
 // but the last, which waits in turn.
-void Target::keep_mtp_rows(Sequence& sequence, std::int64_t rows, std::vector<float>* logits) {
+Status Target::keep_mtp_rows(Sequence& sequence, std::int64_t rows, const LogitSink* logits) {
     MtpState& mtp = sequence.mtp_;
     const auto bytes = [](float* values) { return reinterpret_cast<std::byte*>(values); };
     const std::size_t row_bytes = static_cast<std::size_t>(config_.stream_width()) * sizeof(float);
@@ -74,7 +76,7 @@ void Target::keep_mtp_rows(Sequence& sequence, std::int64_t rows, std::vector<fl
         device_->copy(*queue_, bytes(mtp.waiting.row(mtp.waiting_rows)), bytes(buffer.row(1)),
                       static_cast<std::size_t>(rows) * row_bytes);
         mtp.waiting_rows += rows;
-        return;
+        return Ok{};
     }
     STRATA_CHECK(mtp.waiting_rows <= 1);
     const std::int64_t before = sequence.length() - rows;
@@ -83,10 +85,11 @@ void Target::keep_mtp_rows(Sequence& sequence, std::int64_t rows, std::vector<fl
     if (rows > from) {
         const op::Table& ops = sequence.pending_traced_ ? ops_ : ops_.for_prompts();
         const MtpCells run{std::max<std::int64_t>(before - 1, 0), rows - from, from};
-        run_mtp_cells(sequence, ops, run, logits);
+        STRATA_TRY(run_mtp_cells(sequence, ops, run, logits));
     }
     device_->copy(*queue_, bytes(mtp.waiting.data), bytes(buffer.row(rows)), row_bytes);
     mtp.waiting_rows = 1;
+    return Ok{};
 }
 
 void Target::catch_up(Sequence& sequence) {
@@ -99,7 +102,7 @@ void Target::catch_up(Sequence& sequence) {
         device_->copy(*queue_, bytes(at_.residual_with_waiting.data), bytes(mtp.waiting.row(done)),
                       static_cast<std::size_t>(now) * row_bytes);
         const std::int64_t first = sequence.length() - mtp.waiting_rows + done;
-        run_mtp_cells(sequence, ops_, {first, now, 0}, nullptr);
+        static_cast<void>(run_mtp_cells(sequence, ops_, {first, now, 0}, nullptr));
         done += now;
     }
     if (done == 0) return;
@@ -136,6 +139,7 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
         run_chain(sequence, chain, draft.computed, count);
         if (choice.pick || choice.keep_logits) take_guess_logits(chain.head.rows);
         draft.computed += count;
+        STRATA_TRY(status());
         more = take_guesses(draft, chain, guesses, confidence_min, choice);
     }
     const std::int64_t width = chain.head.rows;

@@ -90,7 +90,7 @@ Status Binder::stored(const gguf::Tensor& t, op::Weight& weight) {
 // Where the device reads it in products.
 Status Binder::product_matrix(const gguf::Tensor& t, op::Weight& weight) {
     STRATA_TRY(stored(t, weight));
-    STRATA_ASSIGN(weight.data, device_.resident_matrix(t.data, weight.type, weight.cols));
+    STRATA_ASSIGN(weight.data, device_.resident_matrix(queue_, t.data, weight.type, weight.cols));
     if (weight.data != t.data.data()) forget_pages(t.data);  // the device has a copy
     return Ok{};
 }
@@ -109,7 +109,7 @@ Status Binder::table(std::string_view name, op::Weight& weight, bool resident) {
     STRATA_TRY(refuse_factors(file_, *t));
     STRATA_TRY(stored(*t, weight));
     if (!resident) return Ok{};
-    STRATA_ASSIGN(weight.data, device_.resident(t->data));
+    STRATA_ASSIGN(weight.data, device_.resident(queue_, t->data));
     if (weight.data != t->data.data()) forget_pages(t->data);  // the device has a copy
     return Ok{};
 }

@@ -131,7 +131,7 @@ TEST_F(Cuda, matrices_keep_the_bytes_of_every_row) {
             for (std::size_t i = 0; i < bytes.size(); ++i) {
                 bytes[i] = static_cast<std::byte>(i >> shift & 255);
             }
-            const auto matrix = device().resident_matrix(bytes, type, 5 * info.block);
+            const auto matrix = device().resident_matrix(*queue, bytes, type, 5 * info.block);
             ASSERT_TRUE(matrix.ok());
             std::vector<std::byte> got(bytes.size());
             device().download(*queue, got, *matrix);
@@ -143,6 +143,22 @@ TEST_F(Cuda, matrices_keep_the_bytes_of_every_row) {
             std::sort(places.begin() + r * row, places.begin() + (r + 1) * row);
         }
         for (std::size_t i = 0; i < places.size(); ++i) ASSERT_EQ(places[i], i) << info.name;
+    }
+}
+
+// More of them than there are slices on their way, none waited for.
+TEST_F(Cuda, copies_in_a_row_each_have_the_bytes_they_were_given) {
+    const auto queue = device().make_queue();
+    std::vector<const std::byte*> copies;
+    for (int i = 0; i < 5; ++i) {
+        std::vector<std::byte> bytes(1000, static_cast<std::byte>(i));
+        copies.push_back(device().resident(*queue, bytes).value());
+        std::fill(bytes.begin(), bytes.end(), std::byte{99});  // it has been read
+    }
+    for (int i = 0; i < 5; ++i) {
+        std::vector<std::byte> got(1000);
+        device().download(*queue, got, copies[static_cast<std::size_t>(i)]);
+        EXPECT_EQ(got, std::vector<std::byte>(1000, static_cast<std::byte>(i)));
     }
 }
 

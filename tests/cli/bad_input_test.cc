@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -232,6 +233,21 @@ TEST(BadInput, a_full_disk_leaves_the_old_file_and_nothing_else) {
         run_strata({"convert", golden_directory("tiny") + "/target", "-o", directory / "out"},
                    options),
         "out");
+    EXPECT_EQ(directory.names(), Words{"out"});
+    EXPECT_EQ(read_file(directory / "out"), "old");
+}
+
+TEST(BadInput, a_program_whose_time_for_computing_is_up_leaves_nothing_half_written) {
+    const TempDir directory;
+    write_file(directory / "out", "old");
+    const std::vector<std::int32_t> tokens(4000, 7);  // seconds of work, one by one
+    RunOptions options;
+    options.signal_at_output = SIGXCPU;
+    options.output_file = directory / "out";
+    expect_failed(run_strata({"logits", "-m", tiny().path(), "--tokens", list_text(tokens),
+                              "--window", "1", "-t", "1", "-o", directory / "out"},
+                             options),
+                  "interrupted");
     EXPECT_EQ(directory.names(), Words{"out"});
     EXPECT_EQ(read_file(directory / "out"), "old");
 }

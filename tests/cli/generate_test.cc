@@ -222,6 +222,45 @@ TEST(Generate, drafting_changes_the_windows_and_never_the_text) {
     }
 }
 
+TEST(Generate, a_draft_that_another_guesses_for_is_held_to_the_model_all_the_same) {
+    const Words words = {"--tokens", "1,2,3", "-n", "3", "--temp", "0", "--draft"};
+    const auto run = [&](const char* kind, const char* option, const std::string& file) {
+        Words all = words;
+        all.insert(all.end(), {kind, option, file});
+        return generate(tiny().path(), all);
+    };
+    for (const char* kind : {"none", "suffix", "mtp"}) {
+        expect_done(run(kind, "--dflash", draft_of("tiny")));
+        expect_failed(run(kind, "--dflash", draft_of("odd")), "width is 96");
+        expect_failed(run(kind, "--dflash", tiny().path()), "wanted a draft");
+        expect_failed(run(kind, "--dflash", "none.gguf"), "none.gguf");
+    }
+    expect_done(run("none", "--mtp", tiny().path()));
+    expect_failed(run("suffix", "--mtp", odd().path()), "width is 96, wanted the model's 128");
+    expect_failed(run("suffix", "--mtp", draft_of("tiny")), "dflash");
+}
+
+TEST(Generate, a_dump_that_no_row_came_to_leaves_no_file) {
+    const TempDir directory;
+    const Words words = {"--tokens",
+                         "1,2,3",
+                         "-n",
+                         "3",  //
+                         "--dump-features",
+                         directory / "rows",
+                         "--dump-layers",
+                         "0",
+                         "--dump-residual"};
+    for (const std::uint64_t bytes : {4, 500, 2000}) {  // .json, .f16 and .res are larger
+        RunOptions options;
+        options.file_bytes_max = bytes;
+        expect_failed(generate(tiny().path(), words, options), "cannot write");
+        EXPECT_TRUE(directory.names().empty()) << bytes;
+    }
+    expect_done(generate(tiny().path(), words));
+    EXPECT_EQ(directory.names().size(), 4U);
+}
+
 TEST(Generate, paths_are_bytes_in_any_locale) {
     const TempDir directory;
     const std::string path = directory / "a b 模型 \"x\" 'y'\n🦙.gguf";

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 
 namespace strata::test {
@@ -78,6 +79,18 @@ void drain(int* fd, std::string* text) {
     }
 }
 
+// Whether the program has come so far that it gets its signal: files are written under their name
+// and a few letters more.
+bool has_begun(const RunOptions& options, const Ran& ran) {
+    if (options.output_file.empty()) return !ran.out.empty();
+    const std::filesystem::path file(options.output_file);
+    for (const auto& entry : std::filesystem::directory_iterator(file.parent_path())) {
+        if (entry.path().filename().string().starts_with(file.filename().string() + "."))
+            return true;
+    }
+    return false;
+}
+
 // Moves bytes until the program has closed its outputs or the time is over.
 void talk(pid_t child, Pipe* in, Pipe* out, Pipe* err, const RunOptions& options, Ran* ran) {
     int signal = options.signal_at_output;
@@ -93,11 +106,13 @@ void talk(pid_t child, Pipe* in, Pipe* out, Pipe* err, const RunOptions& options
         }
         std::array<pollfd, 3> waits = {pollfd{in->write, POLLOUT, 0}, pollfd{out->read, POLLIN, 0},
                                        pollfd{err->read, POLLIN, 0}};
-        ::poll(waits.data(), waits.size(), static_cast<int>(left));
+        constexpr int kLookMs = 5;  // for a file, which no descriptor tells of
+        const bool looks = signal != 0 && !options.output_file.empty();
+        ::poll(waits.data(), waits.size(), looks ? kLookMs : static_cast<int>(left));
         if (waits[0].revents != 0) feed(&in->write, &input);
         if (waits[1].revents != 0) drain(&out->read, &ran->out);
         if (waits[2].revents != 0) drain(&err->read, &ran->err);
-        if (signal != 0 && !ran->out.empty()) ::kill(child, std::exchange(signal, 0));
+        if (signal != 0 && has_begun(options, *ran)) ::kill(child, std::exchange(signal, 0));
     }
 }
 

@@ -25,6 +25,7 @@ struct RunOptions {
     std::string output_path;                         // standard output goes to this file instead
     bool reader_leaves = false;                      // nobody reads standard output
     int signal_at_output = 0;                        // sent once when the first output comes
+    std::string output_file;  // ... where this is given when a file beside it is being written
     std::chrono::seconds limit{120};
 };
 

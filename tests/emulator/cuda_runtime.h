@@ -57,13 +57,15 @@ inline int lane() {
 template <typename... Params, typename... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
                                Args&&... args) {
+    cudaError_t result = cudaSuccess;
+    if (!emulator::may_run(*config, result)) return result;
     emulator::run(config->gridDim, config->blockDim, config->dynamicSmemBytes,
                   [&] { kernel(args...); });
-    return cudaSuccess;
+    return result;
 }
 template <typename Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
-    return cudaSuccess;
+    return emulator::state();
 }
 
 inline void __syncthreads() { emulator::block_barrier(); }

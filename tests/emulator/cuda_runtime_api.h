@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 
-// The runtime: one device whose memory is the host's, streams that have always finished.
+// The runtime: one device whose memory is the host's; streams have always finished but for copies
+// from pinned memory.
 
 enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorIllegalAddress = 700,
     cudaErrorNotSupported = 801,
 };
 enum cudaMemcpyKind {
@@ -68,6 +70,24 @@ struct cudaDeviceProp {
     std::size_t totalGlobalMem;
     std::size_t sharedMemPerBlockOptin;
 };
+
+namespace emulator {
+
+// After `launches` more kernels the next one does not run, and from then on every call fails, as
+// after an access to memory that is not the device's; negative: no such end, and an earlier one is
+// mended.
+void fail_after(int launches);
+// The most that a block may have of shared memory from now on, static and dynamic.
+inline constexpr std::size_t kSharedBytesMost = std::size_t{227} << 10;  // of the largest cards
+void limit_shared_bytes(std::size_t bytes);
+// Of one launch: whether it is to run; not where every call fails, nor beyond a device's limits.
+bool may_run(const cudaLaunchConfig_t& config, cudaError_t& result);
+// What calls return.
+cudaError_t state();
+// Copies from pinned memory lag behind until something waits for them, as they may on a device.
+void finish_copies();
+
+}  // namespace emulator
 
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();

@@ -19,7 +19,6 @@ namespace emulator {
 namespace {
 
 constexpr std::size_t kStackBytes = std::size_t{128} << 10;
-constexpr std::size_t kSharedBytesMax = std::size_t{227} << 10;  // of a block, on the largest cards
 
 // `generation` counts how often all have come.
 struct Barrier {
@@ -53,7 +52,7 @@ struct Block {
 };
 
 Block block;
-alignas(128) std::byte shared[kSharedBytesMax];
+alignas(128) std::byte shared[kSharedBytesMost];
 
 dim3 index_of(int thread) {
     const auto i = static_cast<unsigned>(thread);
@@ -127,7 +126,7 @@ void run_block(int threads) {
 
 void run(dim3 grid, dim3 threads, std::size_t shared_bytes, const std::function<void()>& thread) {
     const unsigned count = threads.x * threads.y * threads.z;
-    if (count == 0 || count > 1024 || shared_bytes > kSharedBytesMax || grid.x == 0) {
+    if (count == 0 || count > 1024 || shared_bytes > kSharedBytesMost || grid.x == 0) {
         std::fputs("a kernel was launched with more than a block may have\n", stderr);
         std::abort();
     }

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <iterator>
+#include <map>
 
 #include "cuda_runtime_api.h"
 
@@ -19,13 +22,81 @@ cudaError_t take(void** data, std::size_t bytes) {
     return cudaSuccess;
 }
 
+int launches_left = -1;
+bool broken = false;
+std::size_t shared_bytes_max = emulator::kSharedBytesMost;
+
+struct Copy {
+    std::byte* to;
+    const std::byte* from;
+    std::size_t bytes;
+};
+std::deque<Copy> copies;
+std::uint64_t copies_done = 0;
+std::map<const std::byte*, std::size_t> pinned;  // memory by its start, and its bytes
+
+bool is_pinned(const std::byte* at) {
+    const auto after = pinned.upper_bound(at);
+    if (after == pinned.begin()) return false;
+    const auto& [start, bytes] = *std::prev(after);
+    return at < start + bytes;
+}
+
+void finish_copies_to(std::uint64_t number) {
+    for (; copies_done < number && !copies.empty(); ++copies_done) {
+        std::memcpy(copies.front().to, copies.front().from, copies.front().bytes);
+        copies.pop_front();
+    }
+}
+
 }  // namespace
 
+// After how many copies it was recorded.
+struct CUevent_st {
+    std::uint64_t copies = 0;
+};
+
+namespace emulator {
+
+void fail_after(int launches) {
+    launches_left = launches;
+    broken = false;
+}
+
+void limit_shared_bytes(std::size_t bytes) { shared_bytes_max = bytes; }
+
+bool may_run(const cudaLaunchConfig_t& config, cudaError_t& result) {
+    constexpr std::size_t kThreadsMax = 1024;
+    constexpr unsigned kBlocksMax = 65535;  // down and deep
+    const dim3& blocks = config.gridDim;
+    const dim3& threads = config.blockDim;
+    const std::size_t all_threads = std::size_t{threads.x} * threads.y * threads.z;
+    result = state();
+    if (result != cudaSuccess) return false;
+    if (config.dynamicSmemBytes > shared_bytes_max || all_threads < 1 ||
+        all_threads > kThreadsMax || blocks.x < 1 || blocks.y < 1 || blocks.z < 1 ||
+        blocks.y > kBlocksMax || blocks.z > kBlocksMax) {
+        result = cudaErrorInvalidValue;
+        return false;
+    }
+    finish_copies();
+    // That a kernel has failed shows in the next call.
+    broken = launches_left >= 0 && launches_left-- == 0;
+    return !broken;
+}
+
+cudaError_t state() { return broken ? cudaErrorIllegalAddress : cudaSuccess; }
+
+void finish_copies() { finish_copies_to(copies_done + copies.size()); }
+
+}  // namespace emulator
+
 const char* cudaGetErrorString(cudaError_t error) {
+    if (error == cudaErrorIllegalAddress) return "an illegal memory access was encountered";
     return error == cudaErrorMemoryAllocation ? "out of memory" : "an error of the emulator";
 }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return emulator::state(); }
+cudaError_t cudaPeekAtLastError() { return emulator::state(); }
 cudaError_t cudaGetDeviceCount(int* count) {
     *count = 1;
     return cudaSuccess;
@@ -36,52 +107,74 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
     properties->major = 9;
     properties->multiProcessorCount = 2;
     properties->totalGlobalMem = kMemory;
-    properties->sharedMemPerBlockOptin = std::size_t{227} << 10;
+    properties->sharedMemPerBlockOptin = shared_bytes_max;
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-    *value = attribute == cudaDevAttrMultiProcessorCount            ? 2
-             : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 227 << 10
-             : attribute == cudaDevAttrComputeCapabilityMajor       ? 9
-                                                                    : 0;
+    *value = attribute == cudaDevAttrMultiProcessorCount ? 2
+             : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin
+                 ? static_cast<int>(shared_bytes_max)
+             : attribute == cudaDevAttrComputeCapabilityMajor ? 9
+                                                              : 0;
     return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+cudaError_t cudaSetDevice(int) { return emulator::state(); }
+cudaError_t cudaDeviceSynchronize() {
+    emulator::finish_copies();
+    return emulator::state();
+}
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
     *free = *total = kMemory;
-    return cudaSuccess;
+    return emulator::state();
 }
-cudaError_t cudaMalloc(void** data, std::size_t bytes) { return take(data, bytes); }
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+    return broken ? emulator::state() : take(data, bytes);
+}
 cudaError_t cudaFree(void* data) {
+    emulator::finish_copies();
     std::free(data);
-    return cudaSuccess;
+    return emulator::state();
 }
-cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) { return take(data, bytes); }
+cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
+    if (broken) return emulator::state();
+    const cudaError_t taken = take(data, bytes);
+    if (taken == cudaSuccess) pinned[static_cast<const std::byte*>(*data)] = bytes;
+    return taken;
+}
 cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
-cudaError_t cudaFreeHost(void* data) { return cudaFree(data); }
+cudaError_t cudaFreeHost(void* data) {
+    pinned.erase(static_cast<const std::byte*>(data));
+    return cudaFree(data);
+}
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
-    std::memset(data, value, bytes);
-    return cudaSuccess;
+    emulator::finish_copies();
+    if (!broken) std::memset(data, value, bytes);
+    return emulator::state();
 }
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t) {
     return cudaMemset(data, value, bytes);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
-    std::memcpy(to, from, bytes);
-    return cudaSuccess;
+    emulator::finish_copies();
+    if (!broken) std::memcpy(to, from, bytes);
+    return emulator::state();
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t) {
-    return cudaMemcpy(to, from, bytes, kind);
+    const auto* start = static_cast<const std::byte*>(from);
+    if (broken || kind != cudaMemcpyHostToDevice || !is_pinned(start)) {
+        return cudaMemcpy(to, from, bytes, kind);
+    }
+    copies.push_back({static_cast<std::byte*>(to), start, bytes});
+    return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
     *stream = nullptr;
     return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaDeviceSynchronize(); }
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
     return cudaErrorNotSupported;
 }
@@ -93,10 +186,19 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return cudaErrorNot
 cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-    *event = nullptr;
+    *event = new CUevent_st;
     return cudaSuccess;
 }
-cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    delete event;
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+    event->copies = copies_done + copies.size();
+    return emulator::state();
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    finish_copies_to(event->copies);
+    return emulator::state();
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }

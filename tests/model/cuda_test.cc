@@ -185,5 +185,133 @@ TEST(CudaModel, guesses_what_the_cpu_guesses) {
     expect_close("confidence", got->confidence, want->confidence, 4, Tolerance::recurrence());
 }
 
+// NUM-06
+TEST(CudaModel, scratch_memory_that_is_nan_changes_no_bit) {
+    TestBackend* backend = cuda_backend();
+    if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";
+    Loaded models(*backend, {});
+    auto poisoned = poisoned_cuda_backend();
+    ASSERT_TRUE(poisoned.ok());
+    auto loaded =
+        model::Target::load(gguf::File::open(models.cpu.path()).value(), *poisoned->device,
+                            poisoned->ops, TinyTarget::Options{}.rows_max);
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    const Tokens tokens = random_tokens("cuda poison", 14, models.cpu->config());
+    const std::span<const std::int32_t> all(tokens);
+    const auto work = [&](model::Target& target) {
+        auto sequence = std::move(target.make_sequence({256, op::CacheType::f16, true})).value();
+        model::StepRequest prompt;
+        prompt.tokens = all.first(8);
+        prompt.logits = model::LogitRows::last;
+        const auto read = target.step(sequence, prompt).value();
+        std::vector<float> out(read.logits.data, read.logits.data + read.logits.size());
+        target.commit(sequence, 8);
+        append(out, run(target, sequence, all.subspan(8), 3));
+        append(out, target.draft(sequence, 17, 3, 0).value().confidence);
+        return out;
+    };
+    expect_same_bits("poisoned", work(**loaded), work(*models.cuda));
+}
+
+// NUM-02: a conversation that is begun again differently, on a sequence that held another.
+TEST(CudaModel, a_reset_sequence_is_a_new_one) {
+    TestBackend* backend = cuda_backend();
+    if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";
+    Loaded models(*backend, {});
+    model::Target& target = *models.cuda;
+    const model::SequenceOptions options{256, op::CacheType::f16, true};
+    const Tokens before = random_tokens("cuda before", 21, target.config());
+    Tokens after = random_tokens("cuda after", 10, target.config());
+    std::copy_n(before.begin(), 5, after.begin());
+    auto used = std::move(target.make_sequence(options)).value();
+    run(target, used, before, 7);
+    target.reset(used);
+    auto fresh = std::move(target.make_sequence(options)).value();
+    expect_same_bits("logits", run(target, used, after, 5), run(target, fresh, after, 5));
+    EXPECT_EQ(target.save(used), target.save(fresh));
+}
+
+// MEM-06: kernels ask for no more than cards have, those of 99 KiB (8.6, 8.9, 12.0) and, where
+// prompts have no route of their own, of 64 KiB (7.5). The bits are those of the largest.
+TEST(CudaModel, runs_within_the_shared_memory_of_smaller_cards) {
+    TestBackend* backend = cuda_backend();
+    constexpr std::size_t kLargest = std::size_t{227} << 10;
+    if (backend == nullptr || !limit_cuda_shared_bytes(kLargest)) GTEST_SKIP() << "a real device";
+    TinyTarget cpu({.type = quant::Type::q8_0});
+    const Tokens tokens = random_tokens("cuda limits", 20, cpu->config());
+    const auto work = [&](std::size_t bytes, bool prompts) {
+        limit_cuda_shared_bytes(bytes);
+        op::Table ops = backend->backend.ops;
+        if (!prompts) ops.prompts = nullptr;
+        auto target = model::Target::load(gguf::File::open(cpu.path()).value(),
+                                          *backend->backend.device, ops, 64)
+                          .value();
+        auto sequence = std::move(target->make_sequence({256, op::CacheType::f16, true})).value();
+        std::vector<float> out;
+        if (prompts) {
+            model::StepRequest request;
+            request.tokens = tokens;
+            request.logits = model::LogitRows::all;
+            const auto read = target->step(sequence, request);
+            EXPECT_TRUE(read.ok()) << read.error().message;
+            out.assign(read->logits.data, read->logits.data + read->logits.size());
+            target->commit(sequence, std::ssize(tokens));
+        }
+        append(out, run(*target, sequence, tokens, 16));
+        limit_cuda_shared_bytes(kLargest);
+        return out;
+    };
+    expect_same_bits("99 KiB", work(std::size_t{99} << 10, true), work(kLargest, true));
+    expect_same_bits("64 KiB", work(std::size_t{64} << 10, false), work(kLargest, false));
+}
+
+// Wherever in a text the device fails: the step that meets it ends with a sentence, so does every
+// later one, and nothing hangs or ends the process.
+TEST(CudaModel, a_device_that_fails_ends_steps_and_drafts_with_a_sentence) {
+    TestBackend* backend = cuda_backend();
+    if (backend == nullptr || !fail_cuda_after(-1)) GTEST_SKIP() << "a device that cannot fail";
+    const auto told = [](const Status& status) {
+        return !status.ok() && status.error().message.find(
+                                   "CUDA 0 failed: an illegal memory "
+                                   "access") != std::string::npos;
+    };
+    for (const int launches : {0, 1, 20}) {
+        Loaded models(*backend, {});
+        model::Target& target = *models.cuda;
+        const Tokens tokens = random_tokens("fault", 4, target.config());
+        model::Sequence sequence =
+            std::move(target.make_sequence({256, op::CacheType::f16, true})).value();
+        run(target, sequence, tokens, 4);
+        ASSERT_TRUE(target.status().ok());
+        fail_cuda_after(launches);
+        model::StepRequest request;
+        request.tokens = tokens;
+        request.window = launches > 0;
+        request.logits = model::LogitRows::all;
+        const auto met = target.step(sequence, request);
+        EXPECT_FALSE(met.ok()) << launches;
+        EXPECT_TRUE(told(target.status()));
+        EXPECT_EQ(sequence.length(), 4);
+        fail_cuda_after(-1);  // what has failed stays so
+        const auto again = target.step(sequence, request);
+        ASSERT_FALSE(again.ok());
+        EXPECT_TRUE(told(again.error()));
+        EXPECT_FALSE(target.draft(sequence, 3, 2, 0).ok());
+    }
+}
+
+TEST(CudaModel, a_device_that_fails_while_a_model_is_loaded_is_an_error) {
+    TestBackend* backend = cuda_backend();
+    if (backend == nullptr || !fail_cuda_after(-1)) GTEST_SKIP() << "a device that cannot fail";
+    const TinyTarget cpu({.type = quant::Type::q8_0});
+    fail_cuda_after(2);
+    const auto loaded = model::Target::load(gguf::File::open(cpu.path()).value(),
+                                            *backend->backend.device, backend->backend.ops, 16);
+    fail_cuda_after(-1);
+    ASSERT_FALSE(loaded.ok());
+    EXPECT_NE(loaded.error().message.find("illegal memory access"), std::string::npos)
+        << loaded.error().message;
+}
+
 }  // namespace
 }  // namespace strata::test

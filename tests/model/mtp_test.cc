@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "gguf/writer.h"
 #include "tests/model/tiny_target.h"
 #include "tests/support/compare.h"
 
@@ -61,7 +62,11 @@ TEST(Mtp, a_chain_agrees_with_the_cells_of_the_text_it_guessed) {
     std::vector<float> cells;
     const Tokens anchor = {5};
     target.step(sequence, anchor, true);
-    target->commit(sequence, 1, &cells);
+    const model::LogitSink take = [&](MatrixView<const float> rows) -> Status {
+        append(cells, std::vector<float>(rows.data, rows.data + rows.size()));
+        return Ok{};
+    };
+    ASSERT_TRUE(target->commit(sequence, 1, take).ok());
     expect_same_bits("first guess", cells, guess);
 }
 
@@ -102,6 +107,33 @@ TEST(Mtp, a_chain_ends_before_a_guess_below_the_floor) {
     const auto none = target->draft(sequence, 5, 6, 1.5f);
     ASSERT_TRUE(none.ok());
     EXPECT_TRUE(none->path.empty());
+}
+
+TEST(Mtp, a_layer_of_another_model_is_refused_for_its_width_and_not_for_an_ngram_block) {
+    const TinyTarget target;
+    TempDir folder;
+    const gguf::File file = gguf::File::open(target.path()).value();
+    const auto written = [&](bool wide) {
+        gguf::Writer writer;
+        for (const auto& [key, value] : file.metadata()) writer.set(key, value);
+        if (wide) writer.set("qwen4exp.embedding_length", gguf::Value::of(std::uint32_t{192}));
+        // For a vocabulary of two.
+        const std::vector<std::uint64_t> multipliers(3, std::uint64_t{1} << 61);
+        writer.set("qwen4exp.ple.layer_multipliers", gguf::Value::array(multipliers));
+        const std::uint64_t shape[] = {1};
+        EXPECT_TRUE(writer.add_tensor("any", quant::Type::f32, shape).ok());
+        EXPECT_TRUE(writer.begin(folder / "layer.gguf").ok());
+        EXPECT_TRUE(writer.write_tensor_data(std::vector<std::byte>(4)).ok());
+        EXPECT_TRUE(writer.commit().ok());
+        return gguf::File::open(folder / "layer.gguf").value();
+    };
+    const model::Config config = model::config_from_gguf(file).value();
+    EXPECT_TRUE(model::mtp_layer_from_gguf(written(false), config).ok());
+    const auto refused = model::mtp_layer_from_gguf(written(true), config);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("width is 192, wanted the model's 64"),
+              std::string::npos)
+        << refused.error().message;
 }
 
 TEST(Mtp, what_cannot_be_guessed_is_an_error) {

@@ -253,8 +253,19 @@ TEST(Steps, foreign_checkpoints_are_errors_that_change_nothing) {
     const Status other = target->restore(wide, saved);
     ASSERT_FALSE(other.ok()) << "another cache type";
     EXPECT_EQ(other.error().message, "a checkpoint holds keys and values in f16, wanted f32");
+    TinyTarget::Options exact;
+    exact.type = quant::Type::f32;
+    TinyTarget of_other_bytes(exact);
+    model::Sequence same_sizes = of_other_bytes.sequence();
+    const Status foreign = of_other_bytes->restore(same_sizes, saved);
+    ASSERT_FALSE(foreign.ok()) << "another file";
+    EXPECT_NE(foreign.error().message.find("the files of this model"), std::string::npos);
+    TinyTarget again;
+    model::Sequence of_equal_bytes = again.sequence();
+    EXPECT_TRUE(again->restore(of_equal_bytes, saved).ok());
     for (std::size_t bytes = 0; bytes < saved.size(); bytes += 97) {
-        EXPECT_FALSE(target->restore(sequence, std::span(saved).first(bytes)).ok()) << bytes;
+        EXPECT_FALSE(target->restore(sequence, std::string_view(saved).substr(0, bytes)).ok())
+            << bytes;
     }
     EXPECT_EQ(target->save(sequence), saved);
 }

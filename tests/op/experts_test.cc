@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "op/experts.h"
@@ -118,6 +120,44 @@ TEST(Experts, equal_logits_go_to_the_lower_expert) {
     choose(level, {5, 20, 17, 33});
     for (std::size_t e = 0; e < 40; ++e) level[e] = e % 2 == 0 ? -0.0f : 0.0f;
     choose(level, {0, 1, 2, 3});
+}
+
+// NUM-05. Logits are the row itself, halves of odd numbers of which some are one step of F32 away.
+TEST(Experts, among_ties_and_near_ties_every_route_chooses_as_a_sort_does) {
+    constexpr std::int64_t kExperts = 24;
+    constexpr std::int64_t kActive = 4;
+    Random random("experts near ties");
+    auto layer = random_experts(random, Types(quant::Type::f32),
+                                {.width = kExperts, .experts = kExperts, .active = kActive});
+    std::vector<float> identity(kExperts * kExperts);
+    for (std::size_t e = 0; e < kExperts; ++e) identity[e * kExperts + e] = 1;
+    layer.router = make_weight(quant::Type::f32, kExperts, kExperts, identity);
+    std::vector<float> x;
+    std::vector<std::int32_t> want;
+    for (int t = 0; t < 160; ++t) {
+        for (int e = 0; e < kExperts; ++e) {
+            const std::uint64_t bits = random.bits();
+            const auto logit = static_cast<float>(bits % 8) - 3.5f;
+            x.push_back((bits >> 32) % 4 == 0 ? std::nextafter(logit, 10.0f) : logit);
+        }
+        const float* logits = x.data() + x.size() - kExperts;
+        std::vector<std::int32_t> order(kExperts);
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(),
+                         [&](std::int32_t a, std::int32_t b) { return logits[a] > logits[b]; });
+        want.insert(want.end(), order.begin(), order.begin() + kActive);
+    }
+    for (TestBackend& backend : backends()) {
+        std::vector<std::int32_t> got;
+        for (std::int64_t t = 0; t < 160; t += 16) {
+            append(got, run_experts(backend, "near ties", layer, slice(x, t, 16, kExperts)).chosen);
+        }
+        expect_equal(backend.name, got, want);
+        if (backend.backend.ops.prompts == nullptr) continue;
+        const PromptRoute route;
+        expect_equal(backend.name + ", prompts", run_experts(backend, "near ties", layer, x).chosen,
+                     want);
+    }
 }
 
 TEST(Experts, a_huge_spread_of_logits_underflows_to_zero_shares) {

@@ -73,7 +73,7 @@ TEST(SparseAttention, matches_the_oracle_in_odd_shapes) {
     }
 }
 
-// NUM-03, on every set of instructions that the machine has.
+// NUM-03, on every set of instructions that the machine has and on CUDA.
 TEST(SparseAttention, matches_the_oracle_for_every_head_dimension_in_use) {
     for (const int dim : {64, 80, 96, 128, 192, 256, 576}) {
         Random random("attention dimensions", static_cast<std::uint64_t>(dim));

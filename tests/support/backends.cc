@@ -4,6 +4,8 @@
 
 #include "base/text.h"
 #ifdef STRATA_EMULATE
+#include <cuda_runtime_api.h>
+
 #include "backend/cuda/cuda.h"
 #endif
 
@@ -18,15 +20,18 @@ void add(std::vector<TestBackend>& made, const char* name, const BackendOptions&
 }
 
 // The GPU that is there; else its kernels on the host, in builds that have them.
-void add_cuda(std::vector<TestBackend>& made) {
+Result<Backend> make_cuda(bool poison) {
 #ifdef STRATA_EMULATE
-    auto device = cuda::make_device(0);
-    STRATA_CHECK(device.ok());
-    made.push_back({"cuda, emulated", "cuda", {std::move(device).value(), cuda::op_table(0)}});
+    STRATA_ASSIGN(auto device, cuda::make_device(0, {.poison = poison}));
+    return Backend{std::move(device), cuda::op_table(0)};
 #else
-    auto backend = make_cuda_backend(0);
-    if (backend.ok()) made.push_back({"cuda", "cuda", std::move(backend).value()});
+    return make_cuda_backend(0, poison);
 #endif
+}
+
+void add_cuda(std::vector<TestBackend>& made) {
+    auto backend = make_cuda(false);
+    if (backend.ok()) made.push_back({"cuda", "cuda", std::move(backend).value()});
 }
 
 // One kind: neither threads nor instructions change a bit.
@@ -57,6 +62,26 @@ TestBackend* cuda_backend() {
         if (backend.kind == "cuda") return &backend;
     }
     return nullptr;
+}
+
+Result<Backend> poisoned_cuda_backend() { return make_cuda(true); }
+
+bool limit_cuda_shared_bytes([[maybe_unused]] std::size_t bytes) {
+#ifdef STRATA_EMULATE
+    emulator::limit_shared_bytes(bytes);
+    return true;
+#else
+    return false;
+#endif
+}
+
+bool fail_cuda_after([[maybe_unused]] int launches) {
+#ifdef STRATA_EMULATE
+    emulator::fail_after(launches);
+    return true;
+#else
+    return false;
+#endif
 }
 
 }  // namespace strata::test

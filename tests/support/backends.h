@@ -20,4 +20,14 @@ std::vector<TestBackend>& backends();
 // The CUDA backend among them; null where there is none.
 TestBackend* cuda_backend();
 
+// Another of the same device, whose scratch memory is NaN before every op.
+Result<Backend> poisoned_cuda_backend();
+
+// After `launches` more kernels that device fails; negative: it is well again. False where the
+// device cannot be made to fail, which only the emulated one can.
+bool fail_cuda_after(int launches);
+
+// From now on that device has so much shared memory for a block of threads. False as above.
+bool limit_cuda_shared_bytes(std::size_t bytes);
+
 }  // namespace strata::test

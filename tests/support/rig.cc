@@ -14,7 +14,7 @@ Rig::Rig(TestBackend& backend, std::string label)
 
 const std::byte* Rig::matrix(const char* name, const std::vector<std::byte>& bytes,
                              quant::Type type, std::int64_t cols) {
-    auto own = backend_.backend.device->resident_matrix(bytes, type, cols);
+    auto own = backend_.backend.device->resident_matrix(*queue_, bytes, type, cols);
     STRATA_CHECK(own.ok());
     // A device that reads host memory has made no copy: the guarded one is to be read.
     return *own == bytes.data() ? input(name, bytes) : *own;

@@ -52,7 +52,7 @@ class Device final : public device::Device {
         return device::Buffer(this, data, bytes);
     }
 
-    Result<const std::byte*> resident(std::span<const std::byte> bytes) override {
+    Result<const std::byte*> resident(device::Queue&, std::span<const std::byte> bytes) override {
         return bytes.data();
     }
 

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <string>
 
 #include "backend/cuda/kernels.h"
@@ -15,38 +16,40 @@ namespace {
 
 class Device final : public device::Device {
   public:
-    Device(int number, std::string name)
-        : number_(number), name_(std::move(name)), weights_(number, name_) {}
+    Device(int number, std::string name, const DeviceOptions& options)
+        : number_(number), name_(std::move(name)), options_(options), weights_(number, name_) {}
 
     std::string_view name() const override { return name_; }
     bool has_factors() const override { return true; }
 
+    // None of a device that has failed.
     std::uint64_t available() const override {
         std::size_t free = 0;
         std::size_t total = 0;
-        STRATA_CUDA_MUST(cudaSetDevice(number_));
-        STRATA_CUDA_MUST(cudaMemGetInfo(&free, &total));
-        return free;
+        if (cudaSetDevice(number_) != cudaSuccess) return 0;
+        return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
     }
 
     Result<device::Buffer> allocate(std::size_t bytes) override {
         if (bytes == 0) return device::Buffer();
         STRATA_ASSIGN(std::byte * data, allocate_on(number_, name_, bytes));
+        device::Buffer buffer(this, data, bytes);
         // The default stream's work is ordered with no other stream: wait for it.
-        STRATA_CUDA_MUST(cudaMemset(data, 0, bytes));
-        STRATA_CUDA_MUST(cudaDeviceSynchronize());
-        return device::Buffer(this, data, bytes);
+        STRATA_TRY(told(cudaMemset(data, 0, bytes), name_));
+        STRATA_TRY(told(cudaDeviceSynchronize(), name_));
+        return buffer;
     }
 
-    Result<const std::byte*> resident(std::span<const std::byte> bytes) override {
+    Result<const std::byte*> resident(device::Queue& queue,
+                                      std::span<const std::byte> bytes) override {
         if (bytes.empty()) return bytes.data();
-        return weights_.copy(bytes);
+        return weights_.copy(own(queue), bytes);
     }
-    Result<const std::byte*> resident_matrix(std::span<const std::byte> bytes, quant::Type type,
-                                             std::int64_t cols) override {
+    Result<const std::byte*> resident_matrix(device::Queue& queue, std::span<const std::byte> bytes,
+                                             quant::Type type, std::int64_t cols) override {
         const BlockFields fields = block_fields(type);
-        if (bytes.empty() || fields.bytes == 0) return resident(bytes);
-        return weights_.copy(bytes, fields, cols / fields.values);
+        if (bytes.empty() || fields.bytes == 0) return resident(queue, bytes);
+        return weights_.copy(own(queue), bytes, fields, cols / fields.values);
     }
 
     void upload(device::Queue& queue, std::byte* to, std::span<const std::byte> from) override {
@@ -56,13 +59,15 @@ class Device final : public device::Device {
     void download(device::Queue& queue, std::span<std::byte> to, const std::byte* from) override {
         move(queue, to.data(), from, to.size(), cudaMemcpyDeviceToHost);
         queue.wait();
+        if (own(queue).failed()) std::fill(to.begin(), to.end(), std::byte{0});
     }
     void copy(device::Queue& queue, std::byte* to, const std::byte* from,
               std::size_t bytes) override {
         move(queue, to, from, bytes, cudaMemcpyDeviceToDevice);
     }
     void clear(device::Queue& queue, std::byte* data, std::size_t bytes) override {
-        if (bytes != 0) STRATA_CUDA_MUST(cudaMemsetAsync(data, 0, bytes, stream_of(queue)));
+        if (bytes == 0 || own(queue).failed()) return;
+        own(queue).note(cudaMemsetAsync(data, 0, bytes, stream_of(queue)));
     }
 
     // Where the system refuses, transfers are slower and no less right.
@@ -79,13 +84,15 @@ class Device final : public device::Device {
     }
 
     std::unique_ptr<device::Queue> make_queue() override {
-        return std::make_unique<Queue>(number_);
+        return std::make_unique<Queue>(number_, options_.poison);
     }
 
   private:
+    static Queue& own(device::Queue& queue) { return static_cast<Queue&>(queue); }
     static void move(device::Queue& queue, void* to, const void* from, std::size_t bytes,
                      cudaMemcpyKind kind) {
-        if (bytes != 0) STRATA_CUDA_MUST(cudaMemcpyAsync(to, from, bytes, kind, stream_of(queue)));
+        if (bytes == 0 || own(queue).failed()) return;
+        own(queue).note(cudaMemcpyAsync(to, from, bytes, kind, stream_of(queue)));
     }
 
     // Waits until the device no longer uses the memory. Where the process ends before the device
@@ -96,12 +103,13 @@ class Device final : public device::Device {
 
     int number_;
     std::string name_;
+    DeviceOptions options_;
     WeightStore weights_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<device::Device>> make_device(int number) {
+Result<std::unique_ptr<device::Device>> make_device(int number, const DeviceOptions& options) {
     int count = 0;
     const cudaError_t result = cudaGetDeviceCount(&count);
     if (result != cudaSuccess) {
@@ -111,9 +119,9 @@ Result<std::unique_ptr<device::Device>> make_device(int number) {
         return STRATA_ERROR("CUDA device ", number, " was asked for, and there are ", count);
     }
     cudaDeviceProp properties{};
-    STRATA_CUDA_MUST(cudaGetDeviceProperties(&properties, number));
+    STRATA_TRY(told(cudaGetDeviceProperties(&properties, number), concat("CUDA ", number)));
     return std::unique_ptr<device::Device>(
-        std::make_unique<Device>(number, concat("CUDA ", number, ", ", properties.name)));
+        std::make_unique<Device>(number, concat("CUDA ", number, ", ", properties.name), options));
 }
 
 namespace {
@@ -158,7 +166,9 @@ op::Table op_table(int number) {
     // Before 8.0 tiles of BF16 and the shared memory that prompts take are not to be had.
     constexpr int kPromptsFrom = 8;
     int major = 0;
-    STRATA_CUDA_MUST(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, number));
+    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, number) != cudaSuccess) {
+        major = 0;  // the first step says why
+    }
     static const op::Table prompts = prompt_table();
     op::Table table = window_table();
     if (major >= kPromptsFrom) table.prompts = &prompts;

@@ -9,8 +9,14 @@
 
 namespace strata::cuda {
 
+struct DeviceOptions {
+    // Scratch memory is NaN whenever an op takes it, so that a kernel that reads what none has
+    // written shows. For tests.
+    bool poison = false;
+};
+
 // The device of this number, as CUDA counts them. Errors: no driver, no such device.
-Result<std::unique_ptr<device::Device>> make_device(int number);
+Result<std::unique_ptr<device::Device>> make_device(int number, const DeviceOptions& options = {});
 
 // Of the device of this number, which exists. Ops without a kernel are null.
 op::Table op_table(int number);

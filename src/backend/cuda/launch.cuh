@@ -24,12 +24,18 @@ struct Grid {
 // A block may have more than this much shared memory only after its kernel was told so.
 inline constexpr std::size_t kSharedBytesUnasked = std::size_t{48} << 10;
 
-// Submits kernel(args...).
+// The most that a block may have on every card since 8.0, of which 8.6, 8.9 and 12.0 have least:
+// for kernels that have no other way.
+inline constexpr std::size_t kSharedBytesEverywhere = std::size_t{99} << 10;
+
+// Submits kernel(args...), unless the queue has failed.
 template <typename... Params, typename... Args>
 void launch(device::Queue& queue, const Grid& grid, void (*kernel)(Params...), Args&&... args) {
+    auto& own = static_cast<Queue&>(queue);
+    if (own.failed()) return;
     if (grid.shared_bytes > kSharedBytesUnasked) {
-        STRATA_CUDA_MUST(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              static_cast<int>(grid.shared_bytes)));
+        own.note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      static_cast<int>(grid.shared_bytes)));
     }
     cudaLaunchAttribute attribute;
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -38,10 +44,10 @@ void launch(device::Queue& queue, const Grid& grid, void (*kernel)(Params...), A
     config.gridDim = grid.blocks;
     config.blockDim = dim3(grid.threads);
     config.dynamicSmemBytes = grid.shared_bytes;
-    config.stream = stream_of(queue);
+    config.stream = own.stream();
     config.attrs = &attribute;
-    config.numAttrs = grid.dependent && static_cast<Queue&>(queue).overlaps_kernels() ? 1 : 0;
-    STRATA_CUDA_MUST(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
+    config.numAttrs = grid.dependent && own.overlaps_kernels() ? 1 : 0;
+    own.note(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
 }
 
 // The same for a kernel that begins with follow_earlier_kernels().

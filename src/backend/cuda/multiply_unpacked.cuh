@@ -268,6 +268,7 @@ constexpr std::size_t shared_size() {
 
 template <quant::Type kType>
 __global__ void __launch_bounds__(kThreads, 2) multiply_unpacked(UnpackedProduct work) {
+    static_assert(shared_size<kType>() <= kSharedBytesEverywhere);
     if (!kPromptsRun) return;
     Job job;
     if (!find(work, job)) return;

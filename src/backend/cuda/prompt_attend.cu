@@ -211,6 +211,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <int kDim>
 void start(Queue& queue, const SparseRows& rows, const RoundedRows& out, std::int64_t first) {
+    static_assert(sizeof(Memory<kDim>) <= kSharedBytesEverywhere);
     with_cache(rows.args.cache.type, [&](auto cache) {
         launch(queue,
                {dim3(static_cast<unsigned>(out.rows - first),

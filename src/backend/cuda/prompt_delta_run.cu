@@ -228,6 +228,7 @@ __global__ void __launch_bounds__(kThreads) run_heads(op::DeltaNet args, DeltaRo
 
 template <int kKeyDim>
 void start(Queue& queue, const op::DeltaNet& args, const DeltaRows& rows) {
+    static_assert(2 * sizeof(Stage<kKeyDim>) <= kSharedBytesEverywhere);
     const op::DeltaShape& shape = args.shape;
     launch(queue,
            {dim3(static_cast<unsigned>(shape.value_dim / Split<kKeyDim>::kColumns),

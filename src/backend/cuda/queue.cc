@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
+#include "base/text.h"
 
 namespace strata::cuda {
 namespace {
@@ -15,8 +15,11 @@ constexpr std::size_t kGraphsMax = 512;
 
 }  // namespace
 
-void must(cudaError_t result, const char* file, int line) noexcept {
-    if (result != cudaSuccess) check_failed(file, line, cudaGetErrorString(result));
+Status told(cudaError_t result, std::string_view name) {
+    if (result == cudaSuccess) return Ok{};
+    return STRATA_ERROR("the device ", name, " failed: ", cudaGetErrorString(result),
+                        "; nothing that it has computed since can be trusted, and a new start is "
+                        "wanted");
 }
 
 Arena::~Arena() {
@@ -24,46 +27,59 @@ Arena::~Arena() {
 }
 
 // Of several blocks the next ops get one as large as all.
-void Arena::reset() {
+cudaError_t Arena::reset() {
     used_ = 0;
-    if (blocks_.size() < 2) return;
+    if (blocks_.size() < 2) return cudaSuccess;
     const std::size_t all = capacity_;
+    cudaError_t freed = cudaSuccess;
     // Waits until no kernel uses them.
-    for (const Block& block : blocks_) STRATA_CUDA_MUST(cudaFree(block.data));
+    for (const Block& block : blocks_) freed = std::max(freed, cudaFree(block.data));
     blocks_.clear();
     capacity_ = 0;
     ++generation_;
-    add_block(all);
+    return freed == cudaSuccess ? add_block(all) : freed;
 }
 
-void Arena::add_block(std::size_t bytes) {
+cudaError_t Arena::add_block(std::size_t bytes) {
     void* data = nullptr;
-    STRATA_CUDA_MUST(cudaMalloc(&data, bytes));
+    const cudaError_t taken = cudaMalloc(&data, bytes);
+    if (taken != cudaSuccess) return taken;
     blocks_.push_back({static_cast<std::byte*>(data), bytes});
     capacity_ += bytes;
     used_ = 0;
+    return cudaSuccess;
 }
 
-std::byte* Arena::take(std::size_t bytes) {
+cudaError_t Arena::take(std::size_t bytes, std::byte*& piece) {
     bytes = (bytes + kAlignment - 1) & ~(kAlignment - 1);
     if (blocks_.empty() || blocks_.back().bytes - used_ < bytes) {
-        add_block(std::max({bytes, capacity_, kBlockBytesMin}));
+        const cudaError_t added = add_block(std::max({bytes, capacity_, kBlockBytesMin}));
+        if (added != cudaSuccess) return added;
     }
-    std::byte* piece = blocks_.back().data + used_;
+    piece = blocks_.back().data + used_;
     used_ += bytes;
-    return piece;
+    return cudaSuccess;
 }
 
-Queue::Queue(int number) {
-    STRATA_CUDA_MUST(cudaSetDevice(number));
-    STRATA_CUDA_MUST(
-        cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, number));
-    STRATA_CUDA_MUST(cudaDeviceGetAttribute(&shared_bytes_max_,
-                                            cudaDevAttrMaxSharedMemoryPerBlockOptin, number));
+Queue::Queue(int number, bool poison) : number_(number), poison_(poison) {
+    note(cudaSetDevice(number));
+    note(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, number));
+    note(cudaDeviceGetAttribute(&shared_bytes_max_, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                number));
     int major = 0;
-    STRATA_CUDA_MUST(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, number));
+    note(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, number));
     overlaps_kernels_ = major >= 9;
-    STRATA_CUDA_MUST(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    note(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+}
+
+std::byte* Queue::take_bytes(std::size_t bytes) {
+    // Once nothing runs that would use it, any address but null, by which ops tell that there is
+    // nothing.
+    auto* piece = reinterpret_cast<std::byte*>(kAlignment);
+    if (!failed()) note(arena_.take(bytes, piece));
+    constexpr int kNan = 0xff;  // in every byte of any number format
+    if (poison_ && !failed()) note(cudaMemsetAsync(piece, kNan, bytes, stream_));
+    return piece;
 }
 
 // A stream whose device is lost cannot be destroyed either, and no longer matters.
@@ -72,7 +88,10 @@ Queue::~Queue() {
     static_cast<void>(cudaStreamDestroy(stream_));
 }
 
-void Queue::wait() { STRATA_CUDA_MUST(cudaStreamSynchronize(stream_)); }
+// After a failure too: what ran before it may still write to memory of the host.
+void Queue::wait() { note(cudaStreamSynchronize(stream_)); }
+
+Status Queue::status() const { return told(failure_, concat("CUDA ", number_)); }
 
 void Queue::forget_graphs() {
     for (const auto& [key, graph] : graphs_) {
@@ -88,14 +107,16 @@ cudaGraphExec_t Queue::capture(const std::function<void()>& submit) {
     }
     submit();
     cudaGraph_t graph = nullptr;
-    STRATA_CUDA_MUST(cudaStreamEndCapture(stream_, &graph));
+    note(cudaStreamEndCapture(stream_, &graph));
     cudaGraphExec_t exec = nullptr;
-    STRATA_CUDA_MUST(cudaGraphInstantiate(&exec, graph, 0));
-    STRATA_CUDA_MUST(cudaGraphDestroy(graph));
+    if (failed()) return exec;
+    note(cudaGraphInstantiate(&exec, graph, 0));
+    note(cudaGraphDestroy(graph));
     return exec;
 }
 
 void Queue::run(std::span<const std::int64_t> key, const std::function<void()>& submit) {
+    if (failed()) return;
     std::vector<std::int64_t> own(key.begin(), key.end());
     auto found = graphs_.find(own);
     if (found != graphs_.end() && found->second.arena != arena_.generation()) {
@@ -114,12 +135,12 @@ void Queue::run(std::span<const std::int64_t> key, const std::function<void()>& 
         submit();
         return;
     }
-    STRATA_CUDA_MUST(cudaGraphLaunch(graph.exec, stream_));
+    note(cudaGraphLaunch(graph.exec, stream_));
 }
 
 Queue& begin_op(device::Queue& queue) {
     auto& own = static_cast<Queue&>(queue);
-    own.arena_.reset();
+    if (!own.failed()) own.note(own.arena_.reset());
     return own;
 }
 

@@ -9,17 +9,17 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "device/device.h"
 #include "device/tensor.h"
 
 namespace strata::cuda {
 
-// Ends the process with CUDA's words where a call failed. For calls that fail only when the device
-// is lost or a kernel broke it: the interfaces of device/device.h have no way to tell, and nothing
-// that was computed can be trusted.
-void must(cudaError_t result, const char* file, int line) noexcept;
+// Error: a call failed on `name`, in CUDA's words.
+Status told(cudaError_t result, std::string_view name);
 
 // Device memory for the length of one op. It grows while ops grow; once an op as large has run,
 // later ones allocate nothing. Memory that the op before took may be handed out again: the stream
@@ -32,9 +32,9 @@ class Arena {
     ~Arena();
 
     // Forgets everything taken.
-    void reset();
-    // Uninitialized, aligned to 256. Ends the process where the device has no memory left.
-    std::byte* take(std::size_t bytes);
+    cudaError_t reset();
+    // Uninitialized, aligned to 256; unchanged where the device has no memory left.
+    cudaError_t take(std::size_t bytes, std::byte*& piece);
     // Differs after memory was given back: what was taken before must no longer be used.
     std::uint64_t generation() const { return generation_; }
 
@@ -43,7 +43,7 @@ class Arena {
         std::byte* data = nullptr;
         std::size_t bytes = 0;
     };
-    void add_block(std::size_t bytes);
+    cudaError_t add_block(std::size_t bytes);
 
     std::vector<Block> blocks_;
     std::size_t used_ = 0;  // of the last block
@@ -51,15 +51,22 @@ class Arena {
     std::uint64_t generation_ = 0;
 };
 
+// A failed call is noted, since ops have no way to tell; after one nothing more is submitted.
 class Queue final : public device::Queue {
   public:
-    // On the device of this number.
-    explicit Queue(int number);
+    // On the device of this number; `poison`: as DeviceOptions (cuda.h) says.
+    explicit Queue(int number, bool poison = false);
     Queue(const Queue&) = delete;
     Queue& operator=(const Queue&) = delete;
     ~Queue() override;
 
     void wait() override;
+    Status status() const override;
+    // Keeps the first failure.
+    void note(cudaError_t result) {
+        if (failure_ == cudaSuccess) failure_ = result;
+    }
+    bool failed() const { return failure_ != cudaSuccess; }
     bool records() const override { return true; }
     // The first call with a key runs what is submitted, so that scratch memory and code are there;
     // the second captures it as a graph, and later ones launch that.
@@ -71,10 +78,10 @@ class Queue final : public device::Queue {
     // Whether a kernel can begin before the one before it has ended.
     bool overlaps_kernels() const { return overlaps_kernels_; }
 
-    // Uninitialized memory until the next op of this queue.
+    // Uninitialized memory until the next op of this queue; once it has failed, nowhere.
     template <typename T>
     T* take(std::int64_t count) {
-        return reinterpret_cast<T*>(arena_.take(static_cast<std::size_t>(count) * sizeof(T)));
+        return reinterpret_cast<T*>(take_bytes(static_cast<std::size_t>(count) * sizeof(T)));
     }
     MatrixView<float> matrix(std::int64_t rows, std::int64_t cols) {
         return {take<float>(rows * cols), rows, cols};
@@ -87,10 +94,14 @@ class Queue final : public device::Queue {
         cudaGraphExec_t exec = nullptr;  // null: its work ran once
         std::uint64_t arena = 0;         // Arena::generation() of its memory
     };
+    std::byte* take_bytes(std::size_t bytes);
     cudaGraphExec_t capture(const std::function<void()>& submit);
     void forget_graphs();
 
     std::map<std::vector<std::int64_t>, Graph, std::less<>> graphs_;
+    const int number_;
+    const bool poison_;
+    cudaError_t failure_ = cudaSuccess;
     cudaStream_t stream_ = nullptr;
     int multiprocessors_ = 0;
     int shared_bytes_max_ = 0;
@@ -105,5 +116,3 @@ Queue& begin_op(device::Queue& queue);
 cudaStream_t stream_of(device::Queue& queue);
 
 }  // namespace strata::cuda
-
-#define STRATA_CUDA_MUST(call) ::strata::cuda::must((call), __FILE__, __LINE__)

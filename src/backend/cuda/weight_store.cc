@@ -18,24 +18,28 @@ constexpr int kReaders = 8;
 }  // namespace
 
 Result<std::byte*> allocate_on(int number, std::string_view name, std::size_t bytes) {
-    STRATA_CUDA_MUST(cudaSetDevice(number));
+    STRATA_TRY(told(cudaSetDevice(number), name));
     void* data = nullptr;
     const cudaError_t result = cudaMalloc(&data, bytes);
     if (result == cudaSuccess) return static_cast<std::byte*>(data);
-    if (result != cudaErrorMemoryAllocation) STRATA_CUDA_MUST(result);
+    if (result != cudaErrorMemoryAllocation) STRATA_TRY(told(result, name));
     static_cast<void>(cudaGetLastError());  // else the next launch would report it
     std::size_t free = 0;
     std::size_t total = 0;
-    STRATA_CUDA_MUST(cudaMemGetInfo(&free, &total));
+    STRATA_TRY(told(cudaMemGetInfo(&free, &total), name));
     return STRATA_ERROR("not enough memory on ", name, ": wanted ", bytes, " bytes, ", free, " of ",
                         total, " are free");
 }
 
 // Where the process ends before the store does, the driver is gone and has freed everything.
 WeightStore::~WeightStore() {
+    for (const Slice& slice : slices_) {
+        if (slice.done == nullptr) continue;
+        static_cast<void>(cudaEventSynchronize(slice.done));
+        static_cast<void>(cudaEventDestroy(slice.done));
+    }
     for (std::byte* chunk : chunks_) static_cast<void>(cudaFree(chunk));
     for (const Slice& slice : slices_) {
-        if (slice.done != nullptr) static_cast<void>(cudaEventDestroy(slice.done));
         static_cast<void>(cudaFreeHost(slice.host));
         static_cast<void>(cudaFree(slice.device));
     }
@@ -72,19 +76,25 @@ Result<std::byte*> WeightStore::take(std::size_t bytes) {
 }
 
 Status WeightStore::make_slices() {
-    if (queue_.has_value()) return Ok{};
     for (Slice& slice : slices_) {
+        if (slice.host != nullptr) continue;
         STRATA_ASSIGN(slice.device, allocate_on(number_, name_, kSliceBytes));
+        STRATA_TRY(told(cudaEventCreateWithFlags(&slice.done, cudaEventDisableTiming), name_));
         void* host = nullptr;
         if (cudaHostAlloc(&host, kSliceBytes, cudaHostAllocDefault) != cudaSuccess) {
             static_cast<void>(cudaGetLastError());
             return STRATA_ERROR("no ", kSliceBytes, " bytes of pinned host memory for ", name_);
         }
         slice.host = static_cast<std::byte*>(host);
-        STRATA_CUDA_MUST(cudaEventCreateWithFlags(&slice.done, cudaEventDisableTiming));
     }
-    queue_.emplace(number_);
     return Ok{};
+}
+
+// An event that was never recorded is over.
+WeightStore::Slice& WeightStore::next_slice(Queue& queue) {
+    Slice& slice = slices_[turn_++ % slices_.size()];
+    queue.note(cudaEventSynchronize(slice.done));
+    return slice;
 }
 
 void WeightStore::read(std::span<const std::byte> from, std::byte* to) {
@@ -105,7 +115,7 @@ void WeightStore::read(std::span<const std::byte> from, std::byte* to) {
     });
 }
 
-Result<const std::byte*> WeightStore::copy(std::span<const std::byte> bytes,
+Result<const std::byte*> WeightStore::copy(Queue& queue, std::span<const std::byte> bytes,
                                            const BlockFields& fields, std::int64_t blocks) {
     STRATA_ASSIGN(std::byte * to, take(bytes.size()));
     STRATA_TRY(make_slices());
@@ -113,22 +123,20 @@ Result<const std::byte*> WeightStore::copy(std::span<const std::byte> bytes,
         static_cast<std::size_t>(std::max<std::int64_t>(fields.bytes * blocks, 1));
     STRATA_CHECK(row_bytes <= kSliceBytes && bytes.size() % row_bytes == 0);
     const std::size_t step = kSliceBytes / row_bytes * row_bytes;
-    std::size_t number = 0;
-    for (std::size_t at = 0; at < bytes.size(); at += step, ++number) {
-        Slice& slice = slices_[number % slices_.size()];
+    for (std::size_t at = 0; at < bytes.size(); at += step) {
+        Slice& slice = next_slice(queue);
+        STRATA_TRY(queue.status());
         const auto part = bytes.subspan(at, std::min(step, bytes.size() - at));
-        if (number >= slices_.size()) STRATA_CUDA_MUST(cudaEventSynchronize(slice.done));
         read(part, slice.host);
         std::byte* first = fields.bytes == 0 ? to + at : slice.device;
-        STRATA_CUDA_MUST(cudaMemcpyAsync(first, slice.host, part.size(), cudaMemcpyHostToDevice,
-                                         queue_->stream()));
+        queue.note(cudaMemcpyAsync(first, slice.host, part.size(), cudaMemcpyHostToDevice,
+                                   queue.stream()));
         if (fields.bytes != 0) {
-            arrange_rows(*queue_, slice.device, to + at,
+            arrange_rows(queue, slice.device, to + at,
                          static_cast<std::int64_t>(part.size() / row_bytes), fields, blocks);
         }
-        STRATA_CUDA_MUST(cudaEventRecord(slice.done, queue_->stream()));
+        queue.note(cudaEventRecord(slice.done, queue.stream()));
     }
-    queue_->wait();
     return static_cast<const std::byte*>(to);
 }
 

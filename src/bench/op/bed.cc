@@ -89,7 +89,7 @@ op::Weight Bed::table(quant::Type type, std::int64_t rows, std::int64_t cols) {
 op::Weight Bed::weight(quant::Type type, std::int64_t rows, std::int64_t cols) {
     stored_.push_back(stored_rows(type, rows, cols));
     const std::vector<std::byte>& all = stored_.back();
-    auto data = backend_.device->resident_matrix(all, type, cols);
+    auto data = backend_.device->resident_matrix(*queue_, all, type, cols);
     STRATA_CHECK(data.ok());
     return {*data, type, rows, cols, std::ssize(all) / rows};
 }

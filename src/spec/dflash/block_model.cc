@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "gguf/content_mark.h"
 #include "model/recorded.h"
 
 namespace strata::dflash {
@@ -47,18 +48,6 @@ float softmax_at(std::span<const std::int32_t> candidates, std::span<const float
     return static_cast<float>(at / sum);
 }
 
-// FNV-1a of the start of every tensor: enough of a file to tell trained weights apart.
-std::string mark_of(const gguf::File& file) {
-    constexpr std::size_t kStart = 1024;
-    std::uint64_t hash = 0xcbf29ce484222325u;
-    for (const gguf::Tensor& tensor : file.tensors()) {
-        for (const std::byte b : tensor.data.first(std::min(kStart, tensor.data.size()))) {
-            hash = (hash ^ static_cast<std::uint64_t>(b)) * 0x100000001b3u;
-        }
-    }
-    return {reinterpret_cast<const char*>(&hash), sizeof(hash)};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<BlockModel>> BlockModel::load(gguf::File file, model::Target& target,
@@ -83,7 +72,7 @@ Result<std::unique_ptr<BlockModel>> BlockModel::load(gguf::File file, model::Tar
     if (weights.embedding.empty()) weights.embedding = target.weights().embedding;
     if (weights.head.empty()) weights.head = target.weights().head;
     STRATA_TRY(model->prepare(rows_max));
-    model->mark_ = mark_of(own);
+    model->mark_ = gguf::content_mark(own);
     return model;
 }
 
@@ -346,6 +335,7 @@ Result<Guess> BlockModel::draft(const Context& context, const DraftRequest& requ
     std::size_t kept = 0;
     while (kept < guess.path.size() && guess.confidence[kept] >= request.confidence_min) ++kept;
     guess.keep(kept);
+    STRATA_TRY(queue_->status());
     return guess;
 }
 

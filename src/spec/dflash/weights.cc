@@ -62,14 +62,14 @@ Status Binder::weight(const gguf::Tensor& from, op::Weight& to) {
 
 Status Binder::matrix(const gguf::Tensor& from, op::Weight& to) {
     STRATA_TRY(weight(from, to));
-    STRATA_ASSIGN(to.data, device_.resident_matrix(from.data, to.type, to.cols));
+    STRATA_ASSIGN(to.data, device_.resident_matrix(queue_, from.data, to.type, to.cols));
     if (to.data != from.data.data()) forget_pages(from.data);  // the device has a copy
     return Ok{};
 }
 
 Status Binder::table(const gguf::Tensor& from, op::Weight& to) {
     STRATA_TRY(weight(from, to));
-    STRATA_ASSIGN(to.data, device_.resident(from.data));
+    STRATA_ASSIGN(to.data, device_.resident(queue_, from.data));
     if (to.data != from.data.data()) forget_pages(from.data);  // the device has a copy
     return Ok{};
 }
