@@ -9,19 +9,21 @@
 namespace strata {
 namespace {
 
-// Rows of the windows that are timed, and how often; the shortest time of each counts.
-constexpr std::array<std::int64_t, 4> kWindows = {8, 4, 2, 1};
+// A window that is timed, and of how many guesses a chain and a block are that are timed after it.
+struct Timed {
+    std::int64_t rows;
+    std::int64_t chain;
+    std::int64_t block;
+};
+constexpr std::array<Timed, 4> kWindows = {{{8, 0, 0}, {4, 3, 7}, {2, 1, 3}, {1, 0, 0}}};
+// How often; the shortest time of each counts.
 constexpr int kRepeats = 3;
 constexpr std::int64_t kContextLeast = 64;  // tokens
 // Where a row takes longer, starting would; texts of so large a model tell soon enough.
 constexpr double kRowMsMost = 20;
 
-// After which windows a chain and a block of how many guesses are timed.
-std::int64_t guesses_after(std::int64_t rows, const spec::NeuralPrior& prior) {
-    const std::int64_t count = rows == 2   ? (prior.block ? 3 : 1)
-                               : rows == 4 ? (prior.block ? 7 : 3)
-                                           : 0;
-    return std::min(count, prior.count_max);
+std::int64_t guesses_after(const Timed& window, const spec::NeuralPrior& prior) {
+    return std::min(prior.block ? window.block : window.chain, prior.count_max);
 }
 
 class Calibration {
@@ -44,7 +46,7 @@ class Calibration {
             if (window_ms_.back() > kRowMsMost) return Ok{};
         }
         for (std::size_t w = 0; w < kWindows.size(); ++w) {
-            policy_.calibrate_window(kWindows[w], window_ms_[w]);
+            policy_.calibrate_window(kWindows[w].rows, window_ms_[w]);
             for (std::size_t d = 0; d < drafters_.size(); ++d) {
                 const std::int64_t count = guesses_after(kWindows[w], priors_[d]);
                 if (count > 0) policy_.calibrate_draft(d, count, draft_ms(w, d));
@@ -57,7 +59,7 @@ class Calibration {
     static constexpr double kNever = std::numeric_limits<double>::infinity();
 
     Status time_window(std::size_t w) {
-        const std::int64_t rows = kWindows[w];
+        const std::int64_t rows = kWindows[w].rows;
         const std::int64_t first = sequence_.length();
         grow(first + rows + 1);
         const auto start = std::chrono::steady_clock::now();
@@ -72,7 +74,7 @@ class Calibration {
         target_.commit(sequence_, rows);
         window_ms_[w] = std::min(window_ms_[w], milliseconds_since(start));
         for (std::size_t d = 0; d < drafters_.size(); ++d) {
-            const std::int64_t count = guesses_after(rows, priors_[d]);
+            const std::int64_t count = guesses_after(kWindows[w], priors_[d]);
             if (count == 0) continue;
             const auto from = std::chrono::steady_clock::now();
             STRATA_TRY(drafters_[d]->guess({text_, count, nullptr, {}}));
@@ -83,7 +85,7 @@ class Calibration {
 
     // Tokens of no meaning, which are routed to many experts as those of a text are.
     void grow(std::int64_t length) {
-        constexpr std::int64_t kStep = 7919;
+        constexpr std::int64_t kStep = 7919;  // a prime, so that no token comes again soon
         while (std::ssize(text_) < length) {
             const std::int64_t token = std::ssize(text_) * kStep % target_.config().vocabulary;
             text_.push_back(static_cast<std::int32_t>(token));
