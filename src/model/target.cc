@@ -180,7 +180,7 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     const bool room = sequence.mtp_.waiting_rows + rows <= kMtpWaitingMax;
     if (!request.window || !room) catch_up(sequence);
-    logits_there_ = 0;
+    logits_on_device_ = 0;
     row_picks_.clear();
     upload_tokens(request.tokens);
     find_ngram_rows(sequence, request.tokens);
@@ -322,7 +322,7 @@ void Target::take_logits(Forward& pass, std::int64_t from, std::int64_t rows,
 }
 
 std::span<const float> Target::fetch_logits(std::int64_t row) {
-    STRATA_CHECK(row >= 0 && row < logits_there_);
+    STRATA_CHECK(row >= 0 && row < logits_on_device_);
     grow(logits_, static_cast<std::size_t>(config_.vocabulary));
     device_->download(*queue_, std::as_writable_bytes(std::span(logits_)),
                       reinterpret_cast<const std::byte*>(at_.logits.row(row)));

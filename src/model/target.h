@@ -76,7 +76,7 @@ struct StepResult {
     std::span<const RowPick> picked;
     MatrixView<const float> features;  // [T, layers * D], the layers of a row one after another
     // Instead of them where they stayed: in the device's memory, valid until the next step.
-    MatrixView<const float> features_there;
+    MatrixView<const float> features_on_device;
     MatrixView<const float> residual;       // [0 or T, S*D]
     MatrixView<const std::int32_t> chosen;  // [layers * T, k]: row l * T + t is row t's in layer l
 };
@@ -296,7 +296,7 @@ class Target {
     std::vector<op::Picked> picked_;   // of the rows or guesses that were computed last
     std::vector<op::Candidate> best_;  // [rows, kCandidatesMax]
     std::vector<RowPick> row_picks_;
-    std::int64_t logits_there_ = 0;  // rows of logits that fetch_logits can get
+    std::int64_t logits_on_device_ = 0;  // rows of logits that fetch_logits can get
     std::vector<float> features_;
     std::vector<float> mean_;
     std::vector<float> residual_;

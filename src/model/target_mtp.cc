@@ -129,7 +129,7 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
     MtpChain chain = begin_chain(sequence, anchor, choice);
     MtpDraft draft;
     logits_.clear();
-    logits_there_ = 0;
+    logits_on_device_ = 0;
     // A guess that may be the last is cheaper to wait for than one after it is to compute.
     const bool one_by_one = choice.pick || choice.keep_logits || choice.go_on || confidence_min > 0;
     bool more = true;
@@ -211,7 +211,7 @@ void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int6
         if (chain.drawn) continue;
         op::Pick pick;
         pick.logits = logits;
-        pick.token_of_row = weights.token_of_row_there;
+        pick.token_of_row = weights.token_of_row_on_device;
         pick.picked = {at_.picked.data + i, 1};
         pick.tokens = {at_.chain.data + i + 1, 1};
         ops_.pick(pick, *queue_);

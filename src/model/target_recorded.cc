@@ -87,7 +87,7 @@ Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
 
 void Target::take_picks(std::int64_t rows, Picks picks) {
     logits_.clear();
-    logits_there_ = rows;
+    logits_on_device_ = rows;
     picked_.resize(static_cast<std::size_t>(rows));
     device_->download(*queue_, std::as_writable_bytes(std::span(picked_)),
                       reinterpret_cast<const std::byte*>(at_.picked.data));

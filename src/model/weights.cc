@@ -256,7 +256,7 @@ Status Binder::mtp_head(MtpWeights& w) {
     STRATA_ASSIGN(const auto tokens, read_draft_rows(file_, *map, config_.vocabulary, 1));
     w.token_of_row.assign(tokens.begin(), tokens.end());
     STRATA_ASSIGN(const std::int64_t* placed, place(tokens));
-    w.token_of_row_there = {placed, static_cast<std::int64_t>(tokens.size())};
+    w.token_of_row_on_device = {placed, static_cast<std::int64_t>(tokens.size())};
     return Ok{};
 }
 

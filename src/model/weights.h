@@ -84,7 +84,7 @@ struct MtpWeights {
     op::Weight head;  // its own, or the model's
     // The token of each row of the head, ascending; empty where it has a row for every token.
     std::vector<std::int32_t> token_of_row;
-    VectorView<const std::int64_t> token_of_row_there;  // the same in the device's memory
+    VectorView<const std::int64_t> token_of_row_on_device;  // the same in the device's memory
 };
 
 // Bytes that the weights take while a model runs: all tensors but the n-gram table, of which a few

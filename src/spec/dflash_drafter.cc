@@ -50,8 +50,8 @@ Status DflashDrafter::keep(std::int64_t first, std::span<const std::int32_t> tok
     const std::int64_t end = first + static_cast<std::int64_t>(tokens.size());
     const std::int64_t from = std::max(first, seen_from_);
     if (from >= end) return Ok{};
-    const bool there = !result.features_there.empty();
-    const MatrixView<const float> all = there ? result.features_there : result.features;
+    const bool there = !result.features_on_device.empty();
+    const MatrixView<const float> all = there ? result.features_on_device : result.features;
     STRATA_CHECK(all.cols == width && all.rows >= end - first);
     const MatrixView<const float> rows = all.rows_from(from - first, end - from);
     if (pending_.count() + rows.rows > pending_.capacity()) drop_unseen(end);
@@ -70,7 +70,7 @@ void DflashDrafter::drop_unseen(std::int64_t end) {
 }
 
 void DflashDrafter::inject_pending() {
-    if (pending_.count() > 0) model_.inject_there(context_, pending_.first(), pending_.rows());
+    if (pending_.count() > 0) model_.inject_on_device(context_, pending_.first(), pending_.rows());
     pending_.clear();
 }
 

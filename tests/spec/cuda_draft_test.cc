@@ -41,12 +41,12 @@ struct Followed {
         request.logits = model::LogitRows::none;
         request.feature_layers = model->config().target_layers;
         const auto brought = target.step(sequence, request).value();
-        EXPECT_TRUE(brought.features_there.empty());
+        EXPECT_TRUE(brought.features_on_device.empty());
         model->inject(context, first, brought.features);
         target.drop(sequence);
         drafter->want({first, rows, first + rows}, request);
         const auto kept = target.step(sequence, request).value();
-        EXPECT_TRUE(kept.features.rows == 0 && kept.features_there.rows == rows);
+        EXPECT_TRUE(kept.features.rows == 0 && kept.features_on_device.rows == rows);
         EXPECT_TRUE(drafter->keep(first, tokens, kept).ok());
         target.commit(sequence, rows);
     }

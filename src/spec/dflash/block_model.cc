@@ -16,6 +16,10 @@ namespace strata::dflash {
 
 namespace {
 
+// Of the first row that is injected, and of the anchor.
+constexpr std::int64_t kPositions = 2;
+constexpr std::int64_t kPositionWords = sizeof(std::int64_t) / sizeof(std::int32_t);
+
 // theta^(-2i / rotary width), i < width / 2.
 std::vector<double> inverse_frequencies(const Config& config) {
     std::vector<double> values;
@@ -80,9 +84,11 @@ void BlockModel::lay_out(std::int64_t rows_max, device::Carver& carver) {
     const std::int64_t guesses = config_.block_size - 1;
     work_.features = carver.matrix<float>(rows_max, config_.feature_width());
     work_.replaced = carver.vector<std::int32_t>(rows_max);
-    auto* const told = carver.take_bytes(2 * 2 + config_.block_size, sizeof(std::int32_t));
+    auto* const told =
+        carver.take_bytes(kPositions * kPositionWords + config_.block_size, sizeof(std::int32_t));
     work_.positions = reinterpret_cast<std::int64_t*>(told);
-    work_.tokens = {reinterpret_cast<std::int32_t*>(work_.positions + 2), config_.block_size};
+    work_.tokens = {reinterpret_cast<std::int32_t*>(work_.positions + kPositions),
+                    config_.block_size};
     work_.hidden = carver.matrix<float>(config_.block_size, config_.hidden);
     work_.logits = carver.matrix<float>(guesses, weights_.head.rows);
     work_.candidates = carver.matrix<std::int32_t>(guesses, config_.candidates);
@@ -112,7 +118,7 @@ Status BlockModel::prepare(std::int64_t rows_max) {
     device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.tokens.data),
                     std::as_bytes(std::span(tokens)));
     queue_->wait();
-    return Ok{};
+    return queue_->status();
 }
 
 std::string BlockModel::save(const Context& context) { return mark_ + context.save(*queue_); }
@@ -142,8 +148,8 @@ void BlockModel::inject(Context& context, std::int64_t first, MatrixView<const f
     }
 }
 
-void BlockModel::inject_there(Context& context, std::int64_t first,
-                              MatrixView<const float> features) {
+void BlockModel::inject_on_device(Context& context, std::int64_t first,
+                                  MatrixView<const float> features) {
     STRATA_CHECK(features.cols == config_.feature_width());
     const bool window = features.rows <= model::kWindowRowsMax;
     for (std::int64_t done = 0; done < features.rows;) {
@@ -225,9 +231,9 @@ Status BlockModel::check(const DraftRequest& request) const {
 }
 
 void BlockModel::run_block(const Context& context, const DraftRequest& request, bool select) {
-    std::array<std::int32_t, 3> told;
+    std::array<std::int32_t, kPositionWords + 1> told;
     std::memcpy(told.data(), &request.position, sizeof(request.position));
-    told[2] = request.anchor;
+    told.back() = request.anchor;
     device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.positions + 1),
                     std::as_bytes(std::span(told)));
     if (!queue_->records()) {

@@ -80,7 +80,7 @@ class BlockModel {
     // model::StepResult has for config().target_layers.
     void inject(Context& context, std::int64_t first, MatrixView<const float> features);
     // The same of features in the device's memory, of which up to kWindowRowsMax rows are a window.
-    void inject_there(Context& context, std::int64_t first, MatrixView<const float> features);
+    void inject_on_device(Context& context, std::int64_t first, MatrixView<const float> features);
 
     // Memory for rows of features that wait there.
     Result<Waiting> make_waiting(std::int64_t rows) {
