@@ -5,6 +5,27 @@
 #include "base/check.h"
 
 namespace strata::cpu {
+namespace {
+
+// mean[i] = share * the sum over the streams of from[i] + scale * out[i]; `scales` null: of from[i].
+struct MeanRow {
+    template <typename V>
+    STRATA_INLINE static void run(const float* from, const float* scales, const float* out,
+                                  int streams, std::int64_t width, float share, float* mean) {
+#pragma GCC ivdep
+        for (std::int64_t i = 0; i < width; ++i) {
+            float sum = 0.0f;
+            if (scales == nullptr) {
+                for (int s = 0; s < streams; ++s) sum += from[s * width + i];
+            } else {
+                for (int s = 0; s < streams; ++s) sum += from[s * width + i] + scales[s] * out[i];
+            }
+            mean[i] = sum * share;
+        }
+    }
+};
+
+}  // namespace
 
 void stream_mean(const op::StreamMean& args, device::Queue& queue) {
     Queue& own = begin_op(queue);
@@ -17,19 +38,10 @@ void stream_mean(const op::StreamMean& args, device::Queue& queue) {
     const float share = 1.0f / static_cast<float>(args.streams);
     own.split(args.mean.rows, args.residual.cols, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t t = begin; t < end; ++t) {
-            float* mean = args.mean.data + t * args.stride();
-            for (std::int64_t i = 0; i < width; ++i) mean[i] = 0.0f;
-            for (int s = 0; s < args.streams; ++s) {
-                const float* from = args.residual.row(t) + s * width;
-                if (inject) {
-                    const float* out = args.block_out.row(t);
-                    const float scale = args.block_inject.row(t)[s];
-                    for (std::int64_t i = 0; i < width; ++i) mean[i] += from[i] + scale * out[i];
-                } else {
-                    for (std::int64_t i = 0; i < width; ++i) mean[i] += from[i];
-                }
-            }
-            for (std::int64_t i = 0; i < width; ++i) mean[i] *= share;
+            run_kernel<MeanRow>(own.instructions(), args.residual.row(t),
+                                inject ? args.block_inject.row(t) : nullptr,
+                                inject ? args.block_out.row(t) : nullptr, args.streams, width,
+                                share, args.mean.data + t * args.stride());
         }
     });
 }
