@@ -7,7 +7,8 @@
 namespace strata::cpu {
 namespace {
 
-// mean[i] = share * the sum over the streams of from[i] + scale * out[i]; `scales` null: of from[i].
+// mean[i] = share * the sum over the streams of from[i] + scale * out[i]; without `scales` of
+// from[i].
 struct MeanRow {
     template <typename V>
     STRATA_INLINE static void run(const float* from, const float* scales, const float* out,
