@@ -1,43 +1,71 @@
 #!/usr/bin/env bash
 # From a clone to text:
 #   ./run.sh                  installs what is missing, builds, and lets the bundled model write
-#   ./run.sh chat             any strata command and its options, on the bundled model unless -m
-#                             names another; with its draft where it writes text
+#   ./run.sh chat             any strata command and its options, on the bundled model unless
+#                             another is named; with its draft and MTP layer where it writes text
 set -euo pipefail
-root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+root="$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)"
 source "$root/tools/setup.sh"
 need_packages "${ENGINE_PACKAGES[@]}"
 
+strata="$root/build/cpu/strata"
 (
     cd "$root"
+    quiet=()
+    [[ ! -x "$strata" ]] || quiet=(-- --quiet)
     [[ -f build/cpu/build.ninja ]] || cmake --preset cpu -DSTRATA_TESTS=OFF
-    cmake --build --preset cpu --target strata
+    cmake --build --preset cpu --target strata "${quiet[@]}"
 ) >&2
-strata="$root/build/cpu/strata"
 
 bundled="$root/models/strata-mini.gguf"
-guesser="$root/models/strata-mini-draft.gguf"
-layer="$root/models/strata-mini-mtp.gguf"
+draft=(--dflash "$root/models/strata-mini-draft.gguf")
+layer=(--mtp "$root/models/strata-mini-mtp.gguf")
 
 if (($# == 0)); then
     echo '$ strata generate -p "class Command" -n 43' >&2
-    "$strata" generate -m "$bundled" --dflash "$guesser" --mtp "$layer" -p "class Command" -n 43
+    "$strata" generate -m "$bundled" "${draft[@]}" "${layer[@]}" -p "class Command" -n 43
     echo '$ strata chat -p "what does grep do?"' >&2
-    exec "$strata" chat -m "$bundled" --dflash "$guesser" --mtp "$layer" -p "what does grep do?"
+    exec "$strata" chat -m "$bundled" "${draft[@]}" "${layer[@]}" -p "what does grep do?"
 fi
 
-command="$1"
+# given OPTION ARGUMENT...: whether an argument is the option, its value joined to it or not.
+given() {
+    local option="$1" argument
+    shift
+    for argument in "$@"; do
+        [[ "$argument" != "$option" && "$argument" != "$option"=* ]] || return 0
+        [[ "$option" != -? || "$argument" != "$option"?* ]] || return 0
+    done
+    return 1
+}
+
+command=("$1")
 shift
+case "${command[0]}" in
+eval | bench)
+    if (($# > 0)) && [[ "$1" != -* ]]; then
+        command+=("$1")
+        shift
+    fi
+    ;;
+esac
+
 model=()
-case "$command" in
-generate | chat | logits | features | draft)
-    [[ " $* " =~ \ (-m|--model)[\ =] ]] || model=(-m "$bundled")
+case "${command[*]}" in
+generate | chat | logits | features | draft | eval\ * | bench\ decode | bench\ prompt | bench\ load)
+    given -m "$@" || given --model "$@" || model=(-m "$bundled")
+    ;;
+inspect)
+    (($# > 0)) || model=("$bundled")
     ;;
 esac
-case "$command" in
+case "${command[0]}" in
 generate | chat)
-    [[ ${#model[@]} -eq 0 || " $* " =~ \ --dflash[\ =] ]] || model+=(--dflash "$guesser")
-    [[ ${#model[@]} -eq 0 || " $* " =~ \ --mtp[\ =] ]] || model+=(--mtp "$layer")
+    if ((${#model[@]} > 0)) && ! given --spec "$@"; then
+        given --dflash "$@" || model+=("${draft[@]}")
+        # --draft dflash takes no layer, and the others find the model's own.
+        given --mtp "$@" || given --draft "$@" || model+=("${layer[@]}")
+    fi
     ;;
 esac
-exec "$strata" "$command" "${model[@]}" "$@"
+exec "$strata" "${command[@]}" "${model[@]}" "$@"

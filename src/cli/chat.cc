@@ -1,6 +1,8 @@
 // strata chat: a conversation in a terminal or over a pipe.
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/conversation.h"
@@ -16,7 +18,7 @@ namespace strata::cli {
 namespace {
 
 constexpr std::string_view kHelp =
-    "/clear  forget the conversation\n"
+    "/clear  forget the conversation, keep the system message\n"
     "/retry  answer the last question anew, with the next seed\n"
     "/undo   take the last question and its answer back\n"
     "/exit   end; so does the end of the input\n"
@@ -69,7 +71,8 @@ class Refused {
     }
     Status at_end() const {
         if (lines_ == 0) return Ok{};
-        return STRATA_ERROR(lines_, " lines of standard input were not answered");
+        return STRATA_ERROR(lines_, lines_ == 1 ? " line" : " lines",
+                            " of standard input not answered");
     }
 
   private:
@@ -102,6 +105,12 @@ Status take_turn(Conversation& conversation, const std::string& line, const Inte
     return Ok{};
 }
 
+// Whether a line is a slash and one word: a command that there is not, not a question.
+bool is_command(std::string_view line) {
+    return line.size() > 1 && line[0] == '/' &&
+           std::all_of(line.begin() + 1, line.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+}
+
 // The turns of standard input until it ends.
 Status converse(Conversation& conversation, const Interrupt& interrupt) {
     const bool terminal = ::isatty(STDIN_FILENO) == 1;
@@ -128,6 +137,10 @@ Status converse(Conversation& conversation, const Interrupt& interrupt) {
         }
         if (line == "/clear") {
             conversation.clear();
+            continue;
+        }
+        if (is_command(line) && line != "/retry" && line != "/undo") {
+            refused.tell(concat("there is no command ", line, ", and /help lists those there are"));
             continue;
         }
         STRATA_TRY(take_turn(conversation, line, interrupt, terminal, refused));

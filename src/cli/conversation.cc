@@ -55,7 +55,13 @@ Status Conversation::ask(const std::string& text, const TextSink& sink) {
     GenerateRequest request;
     request.prompt = tokens_;
     request.prompt.insert(request.prompt.end(), added.begin(), added.end());
-    refused_ = std::ssize(request.prompt) > engine_->info().context;
+    const std::int64_t context = engine_->info().context;
+    refused_ = std::ssize(request.prompt) > context;
+    if (refused_) {
+        return STRATA_ERROR("with this question the conversation has ", request.prompt.size(),
+                            " tokens, more than the context of ", context,
+                            ": /clear or a larger --context is wanted");
+    }
     request.max_tokens = options_.max_tokens;
     request.sampling = options_.sampling;
     STRATA_ASSIGN(const Completion completion,

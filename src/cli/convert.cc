@@ -26,8 +26,10 @@ Run add_convert(Options& options) {
     options.text("-o,--output", "OUT.gguf", &to->output, "Where to write; whole or not at all")
         .required();
     add_type_options(options, to.get(), false);
-    options.text("--target", "DIR|GGUF", &to->target,
-                 "Of a DFlash2 draft: its target, whose tokenizer it gets and which it must fit");
+    options.text(
+        "--target", "DIR|GGUF", &to->target,
+        "Of a DFlash2 draft or an MTP layer alone: its target, whose tokenizer it gets and which "
+        "it must fit");
     options.flag("--no-mtp", &to->no_mtp, "Leave the MTP layer out");
     return [to] { return run(*to); };
 }

@@ -323,8 +323,10 @@ void add_common(Options& options, EvalDrafts* to) {
                     concat("Tokens of a prompt that is cut (default: ", to->prompt_tokens, ")"));
     options.integer("-n,--max-tokens", {1, INT32_MAX}, &to->max_tokens,
                     concat("Tokens to continue each by at most (default: ", to->max_tokens, ")"));
-    options.texts("--draft", "KIND", &to->drafts,
-                  "A drafter to try; may be given several times (default: all that are loaded)");
+    options.texts(
+        "--draft", "KIND", &to->drafts,
+        "A drafter to try (suffix, mtp, dflash, joined, auto); may be given several times "
+        "(default: all that are loaded)");
     options.text("--dflash", "FILE", &to->dflash, "A DFlash2 draft for this model");
     options.text("--mtp", "FILE", &to->mtp,
                  "The MTP layer: a file of the layer alone, or of a model whose layer is wanted "

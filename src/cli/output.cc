@@ -17,6 +17,7 @@ constexpr std::int64_t kBarWidth = 40;
 constexpr std::string_view kClearLine = "\r\x1b[K";
 
 bool gone = false;
+bool bar_shown = false;
 
 // 0, or the error's number.
 int write_all(int fd, std::string_view text) {
@@ -29,9 +30,15 @@ int write_all(int fd, std::string_view text) {
     return 0;
 }
 
+// Whatever is written begins on a line of its own.
+void clear_bar() {
+    if (std::exchange(bar_shown, false)) write_all(STDERR_FILENO, kClearLine);
+}
+
 }  // namespace
 
 Status print(std::string_view text) {
+    clear_bar();
     const int error = write_all(STDOUT_FILENO, text);
     if (error == 0) return Ok{};
     gone = gone || error == EPIPE;
@@ -43,22 +50,23 @@ bool reader_gone() { return gone; }
 bool errors_on_terminal() { return ::isatty(STDERR_FILENO) == 1; }
 
 void note(std::string_view text) {
-    if (errors_on_terminal()) write_all(STDERR_FILENO, text);
+    if (errors_on_terminal()) warn(text);
 }
 
-void warn(std::string_view text) { write_all(STDERR_FILENO, text); }
+void warn(std::string_view text) {
+    clear_bar();
+    write_all(STDERR_FILENO, text);
+}
 
 void tell(const std::string& message) {
     const std::string quoted = quote(message);
     // A failed write has nobody to tell.
-    write_all(STDERR_FILENO, concat("strata: ", quoted.substr(1, quoted.size() - 2), "\n"));
+    warn(concat("strata: ", quoted.substr(1, quoted.size() - 2), "\n"));
 }
 
 Progress::Progress(std::string what) : what_(std::move(what)), terminal_(errors_on_terminal()) {}
 
-Progress::~Progress() {
-    if (shown_ >= 0) write_all(STDERR_FILENO, kClearLine);
-}
+Progress::~Progress() { clear_bar(); }
 
 void Progress::show(std::int64_t done, std::int64_t total) {
     if (!terminal_ || total <= 0) return;
@@ -68,6 +76,7 @@ void Progress::show(std::int64_t done, std::int64_t total) {
     const auto filled = static_cast<std::size_t>(percent * kBarWidth / 100);
     std::string bar(filled, '#');
     bar.resize(kBarWidth, '.');
+    bar_shown = true;
     write_all(STDERR_FILENO, concat(kClearLine, what_, " [", bar, "] ", percent, " %"));
 }
 

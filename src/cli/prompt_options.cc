@@ -15,6 +15,9 @@ void add_prompt_options(Options& options, PromptOptions* to) {
     options.check([to]() -> Status {
         const int given =
             int{to->text.has_value()} + int{to->file.has_value()} + int{to->tokens.has_value()};
+        if (to->text && to->text->empty()) {
+            return STRATA_ERROR("-p is given an empty prompt: at least one token is wanted");
+        }
         if (given == 1) return Ok{};
         return STRATA_ERROR(given == 0 ? "a prompt is missing" : "more than one prompt is given",
                             ": one of -p, -f and --tokens is wanted");

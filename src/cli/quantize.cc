@@ -1,4 +1,5 @@
 // strata quantize: a model in other number formats.
+#include "base/text.h"
 #include "base/thread_pool.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -41,6 +42,13 @@ Run add_quantize(Options& options) {
     options.integer("-t,--threads", {1, kThreadsMax}, &to->threads,
                     "Threads to encode with; the file does not depend on it (default: all cores "
                     "that the process may use)");
+    options.check([to]() -> Status {
+        if (to->request.no_mtp && to->request.only_mtp) {
+            return STRATA_ERROR(
+                "both --no-mtp and --only-mtp are given: at most one of them is wanted");
+        }
+        return Ok{};
+    });
     return [to] { return run(*to); };
 }
 

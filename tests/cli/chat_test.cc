@@ -99,8 +99,15 @@ TEST(Chat, a_line_that_does_not_fit_is_refused_and_the_next_is_answered) {
         EXPECT_NE(ran.err.find(line == tokens ? "context of 80" : "16777216 bytes"),
                   std::string::npos)
             << ran.err;
-        EXPECT_NE(ran.err.find("1 lines of standard input were not answered"), std::string::npos);
+        EXPECT_NE(ran.err.find("1 line of standard input not answered"), std::string::npos);
     }
+}
+
+TEST(Chat, a_command_that_is_none_is_no_question) {
+    const Ran ran = chat({"-n", "4"}, "/bogus\n/help\n");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_NE(ran.err.find("there is no command /bogus"), std::string::npos) << ran.err;
+    EXPECT_EQ(ran.out.rfind("/clear  ", 0), 0U) << ran.out;
 }
 
 TEST(Chat, an_interrupt_ends_the_answer) {
