@@ -141,7 +141,6 @@ TEST(BadInput, a_type_that_is_none_or_does_not_fit_leaves_no_file) {
 TEST(BadInput, prompts_that_cannot_be_run) {
     expect_failed(generate(tiny().path(), {"--tokens", "1,1024,2"}), "1024");
     expect_failed(generate(tiny().path(), {"--tokens", "2147483647"}), "0 to 1023");
-    expect_wrong_use(generate(talking().path(), {"-p", ""}), "empty");
     expect_failed(generate(talking().path(), {"-f", "/dev/null"}), "empty");
     expect_failed(generate(talking().path(), {"-f", talking().directory().path()}), "directory");
     expect_failed(generate(talking().path(), {"-f", "none"}), "none");

@@ -56,6 +56,8 @@ TEST(Use, commands_and_options_that_are_not_there_are_wrong_use) {
     expect_wrong_use(run_strata({"draft", "-m", "x", "--mtp", "--dflash", "y", "--tokens", "1",
                                  "--anchor", "1"}),
                      "--mtp and --dflash are both given");
+    expect_wrong_use(run_strata({"quantize", "x", "y", "--type", "q8_0", "--no-mtp", "--only-mtp"}),
+                     "both --no-mtp and --only-mtp are given");
     expect_wrong_use(run_strata({"inspect", "one.gguf", "two.gguf"}), "two.gguf");
     expect_wrong_use(run_strata({"inspect", "one.gguf", "generate"}), "generate");
 }
@@ -65,6 +67,7 @@ TEST(Use, what_a_command_needs_is_asked_for) {
     expect_wrong_use(run_strata({"generate", "-m", "x"}), "one of -p, -f and --tokens");
     expect_wrong_use(run_strata({"generate", "-m", "x", "-p", "x", "--tokens", "1"}),
                      "more than one prompt");
+    expect_wrong_use(run_strata({"generate", "-m", "x", "-p", ""}), "empty prompt");
     expect_wrong_use(run_strata({"generate", "-m"}), "--model");
     expect_wrong_use(run_strata({"generate", "-m", "x", "-m", "y", "-p", "x"}), "--model");
     expect_wrong_use(run_strata({"chat"}), "--model");
