@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 namespace strata::gguf {
 namespace {
+
+// Of keys that say nothing of weights: the text's, the file's, and those of a split set.
+constexpr std::string_view kForeign[] = {"tokenizer.", "general.", "split."};
 
 // FNV-1a (Fowler, Noll, Vo).
 class Hash {
@@ -26,7 +30,10 @@ std::string content_mark(const File& file) {
     constexpr std::size_t kStart = 1024;  // bytes; enough to tell trained weights apart
     Hash hash;
     for (const auto& [key, value] : file.metadata()) {
-        if (key.starts_with("tokenizer.") || key.starts_with("general.")) continue;
+        const auto starts = [&name = key](std::string_view prefix) {
+            return name.starts_with(prefix);
+        };
+        if (std::ranges::any_of(kForeign, starts)) continue;
         hash.add(key.data(), key.size());
         hash.add(value.payload().data(), value.payload().size());
     }

@@ -7,8 +7,9 @@
 
 namespace strata::gguf {
 
-// Eight bytes, of the start of every tensor and of all keys but the tokenizer's and the general
-// ones: equal weights in equal use have equal marks, whatever their files are called.
+// Eight bytes, of the start of every tensor and of all keys but those of the tokenizer, of a split
+// set and the general ones: equal weights in equal use have equal marks, whatever their files are
+// called and however many they are.
 std::string content_mark(const File& file);
 
 }  // namespace strata::gguf
