@@ -21,7 +21,7 @@ Result<AppendFile> AppendFile::open(const std::string& path) {
     const bool made = fd >= 0;
     if (!made) fd = ::open(path.c_str(), kFlags, kMode);
     if (fd < 0) return STRATA_ERROR("cannot write ", quote(path), ": ", std::strerror(errno));
-    AppendFile file(path, fd, made);
+    AppendFile file(path, fd);
     struct stat info {};
     if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         return STRATA_ERROR("cannot write ", quote(path), ": it is not a regular file");
@@ -30,6 +30,7 @@ Result<AppendFile> AppendFile::open(const std::string& path) {
         return STRATA_ERROR("cannot write ", quote(path), ": another process is writing it");
     }
     file.size_ = static_cast<std::uint64_t>(info.st_size);
+    file.made_ = made;  // from now on: without the lock it may be another's
     return file;
 }
 

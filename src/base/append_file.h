@@ -31,8 +31,7 @@ class AppendFile {
     Status truncate(std::uint64_t size);
 
   private:
-    AppendFile(std::string path, int fd, bool made)
-        : path_(std::move(path)), fd_(fd), made_(made) {}
+    AppendFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
 
     std::string path_;
     int fd_ = -1;

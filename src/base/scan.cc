@@ -15,6 +15,8 @@ namespace {
 
 #define STRATA_INLINED [[gnu::always_inline]] static inline
 
+constexpr std::int32_t kMagnitudeBits = 0x7fffffff;
+
 struct SumOfExponentials {
     STRATA_INLINED double run(std::span<const float> values, float from) {
         constexpr std::size_t kSums = 16;
@@ -35,24 +37,25 @@ struct LargestMagnitude {
     STRATA_INLINED std::int32_t run(std::span<const float> values) {
         std::int32_t most = 0;
         for (const float value : values) {
-            most = std::max(most, std::bit_cast<std::int32_t>(value) & 0x7fffffff);
+            most = std::max(most, std::bit_cast<std::int32_t>(value) & kMagnitudeBits);
         }
         return most;
     }
 };
 
-// Bits in an order that integers have.
-STRATA_INLINED std::int32_t key(float value) {
-    const auto bits = std::bit_cast<std::int32_t>(value);
-    return bits ^ (bits >> 31 & 0x7fffffff);
+// The bits of floats to integers of the same order, and back.
+STRATA_INLINED std::int32_t in_order(std::int32_t bits) {
+    return bits ^ (bits >> 31 & kMagnitudeBits);
 }
 
 struct FirstLargest {
     STRATA_INLINED std::size_t run(std::span<const float> values) {
         std::int32_t most = std::numeric_limits<std::int32_t>::min();
-        for (const float value : values) most = std::max(most, key(value));
-        // +0 and -0 have keys of their own and are as large.
-        const float largest = std::bit_cast<float>(most ^ (most >> 31 & 0x7fffffff));
+        for (const float value : values) {
+            most = std::max(most, in_order(std::bit_cast<std::int32_t>(value)));
+        }
+        // +0 and -0 have places of their own and are as large.
+        const auto largest = std::bit_cast<float>(in_order(most));
         constexpr std::size_t kBlock = 256;
         std::size_t i = 0;
         for (; i + kBlock <= values.size(); i += kBlock) {
