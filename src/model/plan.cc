@@ -34,15 +34,15 @@ std::uint64_t reserve_bytes(const Config& config, std::int64_t rows_max, bool de
 }
 
 std::uint64_t moment_bytes(const Config& config, const PlanOptions& options) {
-    return Sequence::moment_bytes(config, options.sequence) +
-           static_cast<std::uint64_t>(config.vocabulary) * sizeof(float);
+    return saturating_add(Sequence::moment_bytes(config, options.sequence),
+                          static_cast<std::uint64_t>(config.vocabulary) * sizeof(float));
 }
 
 // One state of the whole context: its tokens, the logits after them, what the rows left behind.
 std::uint64_t checkpoint_bytes(const Config& config, const PlanOptions& options) {
     const std::int64_t rows = options.sequence.context;
     const std::uint64_t tokens = static_cast<std::uint64_t>(rows) * sizeof(std::int32_t);
-    return saturating_add(moment_bytes(config, options) + tokens,
+    return saturating_add(saturating_add(moment_bytes(config, options), tokens),
                           Sequence::rows_bytes(config, options.sequence, rows));
 }
 
