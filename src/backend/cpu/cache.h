@@ -13,7 +13,7 @@ namespace strata::cpu {
 // Puts the [G, d] values of row `at` into a cache.
 void store_row(const op::CacheRow& row, const float* from, void* cache, std::int64_t at);
 
-// Head g of the `count` rows at[i] of a cache, one after another.
+// Head g of rows at[0] .. at[count-1] of a cache, to `to` [count, d] as F32.
 void load_heads(Instructions instructions, const op::CacheRow& row, const void* cache,
                 const std::int32_t* at, std::int64_t count, std::int64_t g, float* to);
 

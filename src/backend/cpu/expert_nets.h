@@ -16,6 +16,7 @@ struct Net {
     op::Weight down;
 };
 
+// Whole rows at `data`, one after another.
 inline op::Weight weight_at(const std::byte* data, quant::Type type, std::int64_t rows,
                             std::int64_t cols, float factor) {
     const quant::TypeInfo& info = quant::info(type);
@@ -27,10 +28,12 @@ inline op::Weight weight_at(const std::byte* data, quant::Type type, std::int64_
             .factor = factor};
 }
 
+// 1 without a table.
 inline float factor_of(const float* factors, std::int32_t expert) {
     return factors == nullptr ? 1.0f : factors[expert];
 }
 
+// Of a routed expert.
 inline Net net_of(const op::Experts& args, std::int32_t expert) {
     const op::ExpertTable& table = args.experts;
     const std::int64_t width = args.x.cols;

@@ -1,5 +1,6 @@
 // Each thread begins with a contiguous range of the rows of all weights, of as much work as the
-// others', as far as that is known.
+// others', as far as that is known; or it has rows of the input and all weights, where the input's
+// rows are many and the weights small.
 #include "backend/cpu/project.h"
 
 #include <algorithm>
@@ -13,6 +14,9 @@
 
 namespace strata::cpu {
 namespace {
+
+static_assert(Queue::kBlockRows % kPackedTile == 0 && Queue::kBlockRows % kTileRows == 0,
+              "blocks of rows are whole tiles");
 
 // A projection, ready to be computed piece by piece.
 struct Task {

@@ -41,7 +41,7 @@ struct Routed {
     }
 };
 
-// The experts of every row of args.x.
+// Fills `to`, which has the rows of args.x, as op/experts.h says.
 void route_rows(const op::Experts& args, Queue& queue, const Routed& to);
 
 }  // namespace strata::cpu

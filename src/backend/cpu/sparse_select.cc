@@ -1,4 +1,4 @@
-// Bounded by reading the block keys: once for every kGroup rows.
+// Bounded by reading the block keys: once for every group of rows that are scored together.
 #include <algorithm>
 #include <bit>
 
@@ -9,7 +9,7 @@
 namespace strata::cpu {
 namespace {
 
-// Rows whose scores are held at a time.
+// Rows whose scores are held at a time, where threads share them.
 constexpr std::int64_t kGroup = 32;
 
 // The most blocks for which each thread holds the scores of rows of its own.

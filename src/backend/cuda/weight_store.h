@@ -32,8 +32,8 @@ class WeightStore {
 
     // A copy, aligned to 256; of rows of `blocks` blocks with the fields, in the order of planes
     // (blocks.h), or as it is where there are no fields. `bytes` have been read when the call
-    // returns, and the copy is there for later work of the queue. Error: not enough memory, with
-    // both numbers.
+    // returns, and the copy is there for later work of the queue. Errors: not enough memory,
+    // with both numbers; the device has failed.
     Result<const std::byte*> copy(Queue& queue, std::span<const std::byte> bytes,
                                   const BlockFields& fields = {}, std::int64_t blocks = 0);
 

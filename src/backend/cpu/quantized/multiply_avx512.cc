@@ -1,9 +1,8 @@
 // Bounded by the multiply-adds: registers of weights of two panels meet kTileRows broadcast
 // inputs, sums stay in registers for a group.
-#include <bit>
-
 #include "backend/cpu/quantized/avx512.h"
 #include "backend/cpu/quantized/panel.h"
+#include "backend/cpu/quantized/rounded.h"
 
 #if defined(__x86_64__)
 
@@ -200,7 +199,7 @@ Multiply<P> choose(const quant::IntegerForm& form, int rows) {
 
 void multiply_avx512(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
                      const Tile& tile, const Sums& sums) {
-    const int groups = columns >> std::countr_zero(static_cast<unsigned>(form.group));
+    const auto groups = static_cast<int>(groups_in(columns, form.group));
     if (count == 2) {
         choose<2>(form, tile.rows)({panels, sums}, groups, tile);
     } else {

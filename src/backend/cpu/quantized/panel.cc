@@ -95,8 +95,8 @@ int sum_group(const quant::IntegerForm& form, const Panel& panel, const Tile& ti
     return sum;
 }
 
-void multiply_one(const quant::IntegerForm& form, const Panel& panel, int columns, const Tile& tile,
-                  const Sums& sums) {
+void multiply_panel(const quant::IntegerForm& form, const Panel& panel, int columns,
+                    const Tile& tile, const Sums& sums) {
     for (int t = 0; t < tile.rows; ++t) {
         for (int row = 0; row < kPanelRows; ++row) {
             float& to = sums.data[t * sums.stride + row];
@@ -140,7 +140,7 @@ void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t
 void multiply_scalar(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
                      const Tile& tile, const Sums& sums) {
     for (int p = 0; p < count; ++p) {
-        multiply_one(form, panels[p], columns, tile, sums.panel(p));
+        multiply_panel(form, panels[p], columns, tile, sums.panel(p));
     }
 }
 
