@@ -1,6 +1,5 @@
 #include "convert/draft_head.h"
 
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -55,11 +54,12 @@ std::vector<const gguf::Tensor*> own_tensors(const gguf::File& draft) {
 Result<std::vector<const gguf::Tensor*>> layer_tensors(const gguf::File& file,
                                                        const std::string& block) {
     const std::string head_name = concat(block, model::kMtpHeadName);
+    const std::string map_name = concat(block, model::kMtpMapName);
     const gguf::Tensor* head = file.find_tensor(head_name);
     std::vector<const gguf::Tensor*> own;
     for (const gguf::Tensor& tensor : file.tensors()) {
         if (!tensor.name.starts_with(block)) continue;
-        if (tensor.name == head_name || tensor.name == concat(block, model::kMtpMapName)) continue;
+        if (tensor.name == head_name || tensor.name == map_name) continue;
         if (head != nullptr && model::matrix_of_factors(file, tensor) == head) continue;
         STRATA_TRY(model::factors_of(file, tensor));
         own.push_back(&tensor);

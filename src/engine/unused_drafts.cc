@@ -1,5 +1,8 @@
 #include "engine/unused_drafts.h"
 
+#include <string>
+#include <vector>
+
 #include "base/text.h"
 #include "engine/model_text.h"
 #include "model/config.h"
