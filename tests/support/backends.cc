@@ -31,6 +31,9 @@ Result<Backend> make_cuda(bool poison) {
 
 void add_cuda(std::vector<TestBackend>& made) {
     auto backend = make_cuda(false);
+#ifdef STRATA_EMULATE
+    STRATA_CHECK(backend.ok());  // else its tests would be skipped
+#endif
     if (backend.ok()) made.push_back({"cuda", "cuda", std::move(backend).value()});
 }
 
