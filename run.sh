@@ -56,11 +56,12 @@ generate | chat | logits | features | draft | eval\ * | bench\ decode | bench\ p
     given -m "$@" || given --model "$@" || model=(-m "$bundled")
     ;;
 inspect)
-    (($# > 0)) || model=("$bundled")
+    [[ " $*" =~ \ [^-] ]] || model=("$bundled")
     ;;
 esac
 case "${command[0]}" in
 generate | chat)
+    # Windows of one row, which --spec may ask for, and a draft refuse each other.
     if ((${#model[@]} > 0)) && ! given --spec "$@"; then
         given --dflash "$@" || model+=("${draft[@]}")
         # --draft dflash takes no layer, and the others find the model's own.
