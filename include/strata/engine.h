@@ -331,15 +331,17 @@ class Session {
     // last. Errors that leave the session as it was: an empty prompt, a token outside the
     // vocabulary, a prompt that does not fit, sampling out of range, a stop string that is empty,
     // too long or not UTF-8. Error that leaves it with the prompt and what was generated so far:
-    // logits that are NaN or nowhere finite.
+    // logits that are NaN or nowhere finite. Error after which every request fails: the device has
+    // failed (Engine::status).
     Result<Completion> generate(const GenerateRequest& request, const TextSink& sink = {});
 
     // The tokens that the state stands for.
     std::span<const std::int32_t> tokens() const;
 
     // The state as bytes, and back: what the drafter remembers too, where the session that gets it
-    // back has the same drafter. Error: bytes of another model or other options.
-    std::string save() const;
+    // back has the same drafter. Errors: bytes of another model or other options; the device has
+    // failed.
+    Result<std::string> save() const;
     Status restore(std::string_view saved);
 
   private:

@@ -105,8 +105,8 @@ Status take_turn(Conversation& conversation, const std::string& line, const Inte
     return Ok{};
 }
 
-// Whether a line is a slash and one word: a command that there is not, not a question.
-bool is_command(std::string_view line) {
+// What looks like a command, and is no question even where there is none of this name.
+bool is_slash_word(std::string_view line) {
     return line.size() > 1 && line[0] == '/' &&
            std::all_of(line.begin() + 1, line.end(), [](char c) { return c >= 'a' && c <= 'z'; });
 }
@@ -139,7 +139,7 @@ Status converse(Conversation& conversation, const Interrupt& interrupt) {
             conversation.clear();
             continue;
         }
-        if (is_command(line) && line != "/retry" && line != "/undo") {
+        if (is_slash_word(line) && line != "/retry" && line != "/undo") {
             refused.tell(concat("there is no command ", line, ", and /help lists those there are"));
             continue;
         }

@@ -25,8 +25,8 @@ void warn(std::string_view text);
 // hold anything: it is one line.
 void tell(const std::string& message);
 
-// A line that is redrawn on standard error when it is a terminal, and taken away at the
-// end or before anything else is written.
+// A line that is redrawn on standard error when it is a terminal, and taken away at the end or
+// before anything else is written.
 class Progress {
   public:
     explicit Progress(std::string what);

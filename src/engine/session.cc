@@ -220,12 +220,14 @@ Result<std::string_view> take_off(std::string_view& from) {
 
 }  // namespace
 
-std::string Session::save() const {
+Result<std::string> Session::save() const {
     const auto logits = std::as_bytes(std::span(state_->next_logits));
     std::string saved;
     put(saved, {reinterpret_cast<const char*>(logits.data()), logits.size()});
     put(saved, state_->drafter ? state_->drafter->save() : std::string());
-    return saved + state_->parts.target->save(state_->sequence);
+    saved += state_->parts.target->save(state_->sequence);
+    STRATA_TRY(state_->parts.target->status());
+    return saved;
 }
 
 Status Session::restore(std::string_view saved) {
@@ -242,7 +244,7 @@ Status Session::restore(std::string_view saved) {
     state_->next_logits.resize(bytes.size() / sizeof(float));
     std::memcpy(state_->next_logits.data(), bytes.data(), bytes.size());
     if (state_->drafter) state_->drafter->restore(drafter);
-    return Ok{};
+    return state_->parts.target->status();
 }
 
 }  // namespace strata

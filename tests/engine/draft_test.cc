@@ -359,13 +359,13 @@ TEST_F(BlockDrafted, a_restored_session_drafts_as_the_one_that_was_saved) {
     GenerateRequest turn = request({}, 20);
     turn.keep_states = false;
     const Completion first = session.generate(turn).value();
-    const std::string saved = session.save();
+    const std::string saved = session.save().value();
     turn.prompt.insert(turn.prompt.end(), first.tokens.begin(), first.tokens.end());
     const Completion want = session.generate(turn).value();
     const Completion fresh = engine_->make_session(0, drafting).value().generate(turn).value();
     Session other = engine_->make_session(0, drafting).value();
     ASSERT_TRUE(other.restore(saved).ok());
-    EXPECT_EQ(other.save(), saved);
+    EXPECT_EQ(other.save().value(), saved);
     const Completion restored = other.generate(turn).value();
     EXPECT_EQ(restored.timings.prompt_tokens, 1);
     for (const Completion& got : {fresh, restored}) {
@@ -376,7 +376,7 @@ TEST_F(BlockDrafted, a_restored_session_drafts_as_the_one_that_was_saved) {
     // Without the draft's cells the text goes on all the same.
     Session plain = engine_->make_session().value();
     ASSERT_TRUE(plain.restore(saved).ok());
-    ASSERT_TRUE(other.restore(plain.save()).ok());
+    ASSERT_TRUE(other.restore(plain.save().value()).ok());
     EXPECT_EQ(other.generate(turn).value().tokens, want.tokens);
 }
 

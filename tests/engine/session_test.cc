@@ -159,12 +159,12 @@ TEST_F(Sessions, sessions_that_are_open_together_write_what_each_writes_alone) {
 TEST_F(Sessions, saved_sessions_go_on_as_if_never_saved) {
     Session session = this->session();
     const Completion first = generate(session, kPrompt, 10);
-    const std::string saved = session.save();
+    const std::string saved = session.save().value();
     Tokens longer = kPrompt;
     longer.insert(longer.end(), first.tokens.begin(), first.tokens.end());
     Session other = this->session();
     ASSERT_TRUE(other.restore(saved).ok());
-    EXPECT_EQ(other.save(), saved);
+    EXPECT_EQ(other.save().value(), saved);
     const Completion restored = generate(other, longer, 12);
     EXPECT_EQ(restored.timings.prompt_tokens, 1);
     EXPECT_EQ(generate(session, longer, 12).tokens, restored.tokens);
