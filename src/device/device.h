@@ -99,7 +99,8 @@ class Device {
         return resident(queue, bytes);
     }
 
-    // Ordered with the queue's work; the host range may be reused when the call returns.
+    // Ordered with the queue's work; when the call returns, the host range may be reused or has the
+    // bytes.
     virtual void upload(Queue& queue, std::byte* to, std::span<const std::byte> from) = 0;
     virtual void download(Queue& queue, std::span<std::byte> to, const std::byte* from) = 0;
     virtual void copy(Queue& queue, std::byte* to, const std::byte* from, std::size_t bytes) = 0;

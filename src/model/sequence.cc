@@ -311,17 +311,30 @@ Status Sequence::restore(device::Queue& queue, std::span<const char> saved) {
     return Ok{};
 }
 
+namespace {
+
+void add_address(std::vector<std::int64_t>& key, const void* address) {
+    key.push_back(static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(address)));
+}
+
+}  // namespace
+
 void Sequence::mark(std::vector<std::int64_t>& key) const {
-    const auto add = [&](const void* address) {
-        key.push_back(static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(address)));
-    };
-    add(memory_.data());
+    add_address(key, memory_.data());
     key.push_back(options_.context);
     key.push_back(static_cast<std::int64_t>(options_.cache));
-    // Every layer's states are swapped together, but for the MTP layer's.
-    add(delta_.empty() ? nullptr : delta_.front().now.memory);
-    add(attention_.empty() ? nullptr : attention_.front().raw_now);
-    add(mtp_.attention.raw_now);
+}
+
+// Every layer's states are swapped together, but for the MTP layer's.
+void Sequence::mark_trunk(std::vector<std::int64_t>& key) const {
+    mark(key);
+    add_address(key, delta_.empty() ? nullptr : delta_.front().now.memory);
+    add_address(key, attention_.empty() ? nullptr : attention_.front().raw_now);
+}
+
+void Sequence::mark_mtp(std::vector<std::int64_t>& key) const {
+    mark(key);
+    add_address(key, mtp_.attention.raw_now);
 }
 
 void Sequence::replay(std::int64_t rows, const op::Table& ops, device::Queue& queue) const {

@@ -115,8 +115,11 @@ class Sequence {
     friend class Target;
     Sequence() = default;
 
-    // What the addresses of the state depend on: equal marks, equal addresses.
+    // What the addresses of the state depend on: equal marks, equal addresses. Of what takes turns
+    // none, that of the trunk, or that of the MTP layer.
     void mark(std::vector<std::int64_t>& key) const;
+    void mark_trunk(std::vector<std::int64_t>& key) const;
+    void mark_mtp(std::vector<std::int64_t>& key) const;
 
     void lay_out(device::Carver& carver);
     void lay_out_attention(device::Carver& carver, AttentionLayerState& state);

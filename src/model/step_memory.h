@@ -21,12 +21,17 @@ struct StepMemory {
     // cell.
     Workspace work;
     MatrixView<float> residual_with_waiting;
-    MatrixView<float> logits;        // [kWindowRowsMax, V]
-    MatrixView<float> mean;          // [at least rows_max and kRecordedFeatureRows, D]
-    VectorView<std::int64_t> first;  // where the rows of a recorded pass, or of each guess, stand
-    VectorView<std::int32_t> chain;  // the token before a chain of guesses, and the guesses
-    VectorView<op::Picked> picked;   // [kMtpChainMax]
-    MatrixView<op::Candidate> best;  // [kWindowRowsMax, kCandidatesMax]
+    MatrixView<float> logits;  // [kWindowRowsMax, V]
+    MatrixView<float> mean;    // [at least rows_max and kRecordedFeatureRows, D]
+    // What recorded work is told, one after the other: where the rows of a pass, or of each guess,
+    // stand; where the first of the cells that come before a chain stands, and their tokens; the
+    // token before the chain, whose guesses follow it.
+    VectorView<std::int64_t> first;  // [kMtpChainMax]
+    std::int64_t* first_cell = nullptr;
+    VectorView<std::int32_t> cell_tokens;  // [kWindowRowsMax]
+    VectorView<std::int32_t> chain;        // [kMtpChainMax + 1]
+    VectorView<op::Picked> picked;         // [kMtpChainMax]
+    MatrixView<op::Candidate> best;        // [kWindowRowsMax, kCandidatesMax]
     MatrixView<double> inverse_frequency;
     std::byte* ngram_read = nullptr;  // the n-gram rows of a step, as stored
 

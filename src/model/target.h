@@ -240,7 +240,8 @@ class Target {
     struct MtpCells {
         std::int64_t first = 0;  // of the first one's position
         std::int64_t count = 0;
-        std::int64_t from = 0;  // row of the residual buffer with its waiting row
+        std::int64_t from = 0;            // row of the residual buffer with its waiting row
+        VectorView<std::int32_t> tokens;  // after each position; of none, those of a step
     };
     // Without a sink these cannot fail.
     Status submit_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
@@ -256,15 +257,22 @@ class Target {
     struct MtpChain {
         AttentionLayerState state;
         Workspace work;
-        std::int64_t first = 0;  // where its first guess stands
-        std::int32_t next = 0;   // the token that its next guess follows
+        std::int64_t first = 0;      // where its first guess stands
+        const float* raw = nullptr;  // the index history that its own begins as
+        MtpCells cells;              // that are run before it, of residuals that wait
+        std::int32_t next = 0;       // the token that its next guess follows
         op::Weight head;
         bool drawn = false;  // by the caller, from logits
     };
-    MtpChain begin_chain(const Sequence& sequence, std::int32_t anchor, const MtpChoice& choice);
+    MtpChain make_chain(Sequence& sequence, std::int32_t anchor, const MtpChoice& choice);
+    // What comes before the first guess.
+    void submit_chain_start(Sequence& sequence, const MtpChain& chain, Forward::Start cells);
     // The next `count` guesses, each after the one before it, to picked_.
-    void run_chain(const Sequence& sequence, const MtpChain& chain, std::int64_t done,
+    void run_chain(Sequence& sequence, const MtpChain& chain, std::int64_t done,
                    std::int64_t count);
+    void run_recorded_chain(Sequence& sequence, const MtpChain& chain, std::int64_t done,
+                            std::int64_t count);
+    void tell_chain(const Sequence& sequence, const MtpChain& chain, std::int64_t first);
     void submit_chain(const MtpChain& chain, Forward::Start start, std::int64_t count);
     // Takes guesses of picked_ into the draft; false: the chain ends.
     bool take_guesses(MtpDraft& draft, MtpChain& chain, std::int64_t guesses, float confidence_min,

@@ -1,5 +1,8 @@
 // The MTP layer: its cells, which follow the sequence, and chains of guesses.
 #include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "base/scan.h"
@@ -25,7 +28,8 @@ Workspace Target::shifted_residual(std::int64_t from, std::int64_t rows) const {
 
 Status Target::submit_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
                                 Forward::Start start, const LogitSink* logits) {
-    const Workspace work = shifted_residual(run.from, run.count);
+    Workspace work = shifted_residual(run.from, run.count);
+    if (!run.tokens.empty()) work.tokens = run.tokens;
     Forward pass = forward(ops, work, start);
     AttentionLayerState& state = sequence.mtp_.attention;
     pass.mtp_fuse(work.tokens);
@@ -51,7 +55,7 @@ Status Target::run_mtp_cells(Sequence& sequence, const op::Table& ops, const Mtp
         upload_first(run.first, 1);
         const std::int64_t bound = bound_of(run.first + run.count, sequence.context());
         key_ = {static_cast<std::int64_t>(Recorded::mtp_cells), run.count, run.from, bound};
-        sequence.mark(key_);
+        sequence.mark_mtp(key_);
         const Forward::Start start{bound - run.count, at_.first.data};
         queue_->run(
             key_, [&] { static_cast<void>(submit_mtp_cells(sequence, ops, run, start, nullptr)); });
@@ -125,8 +129,7 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
         return STRATA_ERROR(guesses, " guesses were asked for after ", sequence.length(),
                             " tokens, wanted 1 to ", sequence.context() - last);
     }
-    catch_up(sequence);
-    MtpChain chain = begin_chain(sequence, anchor, choice);
+    MtpChain chain = make_chain(sequence, anchor, choice);
     MtpDraft draft;
     logits_.clear();
     logits_on_device_ = 0;
@@ -148,51 +151,113 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
     return draft;
 }
 
-Target::MtpChain Target::begin_chain(const Sequence& sequence, std::int32_t anchor,
-                                     const MtpChoice& choice) {
+// Where work is recorded, cells that the chain needs are run with its first guesses, as far as they
+// fit a pass.
+Target::MtpChain Target::make_chain(Sequence& sequence, std::int32_t anchor,
+                                    const MtpChoice& choice) {
     const MtpState& mtp = sequence.mtp_;
-    // The chain's own history of raw index rows: the committed one stays.
+    const std::int64_t cells = mtp.waiting_rows - 1;
+    const bool together = queue_->records() && cells <= std::min(kWindowRowsMax, rows_max_);
+    if (!together) catch_up(sequence);
     MtpChain chain{.state = mtp.attention,
                    .work = shifted_residual(0, 1),
                    .first = sequence.length() - 1,
+                   .raw = mtp.attention.raw_now,
+                   .cells = {},
                    .next = anchor,
                    .head = weights_.mtp->head,
                    .drawn = static_cast<bool>(choice.pick)};
+    if (together && cells > 0) {
+        chain.cells = {chain.first - cells, cells, 0, {at_.cell_tokens.data, cells}};
+        chain.raw = mtp.attention.raw_next;
+    }
     if (choice.token_end > 0 && chain.head.data == weights_.head.data) {
         chain.head.rows = std::min<std::int64_t>(chain.head.rows, choice.token_end);
     }
-    device_->copy(
-        *queue_, reinterpret_cast<std::byte*>(mtp.draft_raw),
-        reinterpret_cast<const std::byte*>(chain.state.raw_now),
-        static_cast<std::size_t>((config_.index_ratio - 1) * config_.index_dim) * sizeof(float));
+    // The chain's own history of raw index rows: the committed one stays.
     chain.state.raw_now = mtp.draft_raw;
     chain.state.raw_next = mtp.draft_raw;
-    device_->copy(*queue_, reinterpret_cast<std::byte*>(chain.work.residual.data),
-                  reinterpret_cast<const std::byte*>(mtp.waiting.data),
-                  static_cast<std::size_t>(config_.stream_width()) * sizeof(float));
     return chain;
 }
 
-void Target::run_chain(const Sequence& sequence, const MtpChain& chain, std::int64_t done,
-                       std::int64_t count) {
+void Target::submit_chain_start(Sequence& sequence, const MtpChain& chain, Forward::Start cells) {
+    const MtpState& mtp = sequence.mtp_;
+    const auto copy = [&](float* to, const float* from, std::int64_t count) {
+        device_->copy(*queue_, reinterpret_cast<std::byte*>(to),
+                      reinterpret_cast<const std::byte*>(from),
+                      static_cast<std::size_t>(count) * sizeof(float));
+    };
+    const std::int64_t width = config_.stream_width();
+    if (chain.cells.count > 0) {
+        copy(at_.residual_with_waiting.data, mtp.waiting.data, chain.cells.count * width);
+        static_cast<void>(submit_mtp_cells(sequence, ops_, chain.cells, cells, nullptr));
+        copy(mtp.waiting.data, mtp.waiting.row(chain.cells.count), width);
+    }
+    copy(mtp.draft_raw, chain.raw, (config_.index_ratio - 1) * config_.index_dim);
+    copy(chain.work.residual.data, mtp.waiting.data, width);
+}
+
+void Target::tell_chain(const Sequence& sequence, const MtpChain& chain, std::int64_t first) {
+    struct {
+        std::array<std::int64_t, kMtpChainMax> first;
+        std::int64_t first_cell;
+        std::array<std::int32_t, kWindowRowsMax> cell_tokens;
+        std::int32_t anchor;
+    } told{};
+    std::iota(told.first.begin(), told.first.end(), first);
+    told.first_cell = chain.cells.first;
+    const auto after = static_cast<std::size_t>(chain.cells.first + 1);
+    std::copy_n(sequence.tokens().begin() + static_cast<std::ptrdiff_t>(after), chain.cells.count,
+                told.cell_tokens.begin());
+    told.anchor = chain.next;
+    const auto* from = reinterpret_cast<const std::byte*>(&told);
+    const auto* to = reinterpret_cast<const std::byte*>(&told.anchor + 1);
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.first.data), std::span(from, to));
+}
+
+void Target::run_recorded_chain(Sequence& sequence, const MtpChain& chain, std::int64_t done,
+                                std::int64_t count) {
     const std::int64_t first = chain.first + done;
-    device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.chain.data),
-                    std::as_bytes(std::span(&chain.next, 1)));
-    if (queue_->records()) {
-        upload_first(first, count);
-        const std::int64_t bound = bound_of(first + count, sequence.context());
-        key_ = {static_cast<std::int64_t>(Recorded::mtp_chain), count, bound, chain.head.rows,
-                chain.drawn ? 1 : 0};
-        sequence.mark(key_);
-        queue_->run(key_, [&] { submit_chain(chain, {bound - 1, at_.first.data}, count); });
+    tell_chain(sequence, chain, first);
+    const MtpCells& cells = chain.cells;
+    const std::int64_t bound = bound_of(first + count, sequence.context());
+    const std::int64_t cells_bound = bound_of(cells.first + cells.count, sequence.context());
+    key_ = {static_cast<std::int64_t>(Recorded::mtp_chain), count, bound, chain.head.rows,
+            chain.drawn ? 1 : 0};
+    if (done == 0) {
+        key_.push_back(cells.count);
+        key_.push_back(cells_bound);
+        sequence.mark_mtp(key_);
     } else {
-        submit_chain(chain, {first}, count);
+        sequence.mark(key_);
+    }
+    queue_->run(key_, [&] {
+        if (done == 0) {
+            submit_chain_start(sequence, chain, {cells_bound - cells.count, at_.first_cell});
+        }
+        submit_chain(chain, {bound - 1, at_.first.data}, count);
+    });
+}
+
+void Target::run_chain(Sequence& sequence, const MtpChain& chain, std::int64_t done,
+                       std::int64_t count) {
+    if (queue_->records()) {
+        run_recorded_chain(sequence, chain, done, count);
+    } else {
+        if (done == 0) submit_chain_start(sequence, chain, {});
+        device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.chain.data),
+                        std::as_bytes(std::span(&chain.next, 1)));
+        submit_chain(chain, {chain.first + done}, count);
+    }
+    if (done == 0 && chain.cells.count > 0) {
+        AttentionLayerState& state = sequence.mtp_.attention;
+        std::swap(state.raw_now, state.raw_next);
+        sequence.mtp_.waiting_rows = 1;
     }
     picked_.resize(static_cast<std::size_t>(count));
     if (chain.drawn) return;
     device_->download(*queue_, std::as_writable_bytes(std::span(picked_)),
                       reinterpret_cast<const std::byte*>(at_.picked.data));
-    queue_->wait();
 }
 
 void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int64_t count) {

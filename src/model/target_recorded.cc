@@ -62,7 +62,7 @@ Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
             is_mixed(sequence, request) ? 1 : 0,
             static_cast<std::int64_t>(request.picks)};
     key_.insert(key_.end(), request.feature_layers.begin(), request.feature_layers.end());
-    sequence.mark(key_);
+    sequence.mark_trunk(key_);
     queue_->run(key_, [&] { submit_step(sequence, request, bound); });
 
     const MatrixView<float> features = features_of(request);
@@ -111,7 +111,7 @@ void Target::commit_state(Sequence& sequence, std::int64_t rows) {
         return;
     }
     key_ = {static_cast<std::int64_t>(Recorded::replay), rows};
-    sequence.mark(key_);
+    sequence.mark_trunk(key_);
     queue_->run(key_, [&] { sequence.replay(rows, ops_, *queue_); });
     sequence.keep(rows);
 }

@@ -70,12 +70,13 @@ void DflashDrafter::drop_unseen(std::int64_t end) {
 }
 
 void DflashDrafter::inject_pending() {
-    if (pending_.count() > 0) model_.inject_on_device(context_, pending_.first(), pending_.rows());
+    if (pending_.count() > 0) {
+        model_.inject_on_device(context_, {pending_.first(), pending_.rows()});
+    }
     pending_.clear();
 }
 
 Result<Guesses> DflashDrafter::guess(const GuessRequest& request) {
-    inject_pending();
     dflash::DraftRequest block;
     block.position = static_cast<std::int64_t>(request.text.size()) - 1;
     block.anchor = request.text.back();
@@ -89,7 +90,9 @@ Result<Guesses> DflashDrafter::guess(const GuessRequest& request) {
             return request.draw->draw_among(candidates, scores, before.by(chain));
         };
     }
-    STRATA_ASSIGN(dflash::Guess guess, model_.draft(context_, block));
+    STRATA_ASSIGN(dflash::Guess guess,
+                  model_.draft(context_, block, {pending_.first(), pending_.rows()}));
+    pending_.clear();
     return Guesses{std::move(guess.path), std::move(guess.confidence), block.rows - 1};
 }
 

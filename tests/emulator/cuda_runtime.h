@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <tuple>
 
 #include "cuda_runtime_api.h"
 
@@ -58,7 +59,19 @@ template <typename... Params, typename... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
                                Args&&... args) {
     cudaError_t result = cudaSuccess;
+    if (emulator::capturing()) {
+        const cudaLaunchConfig_t own = *config;
+        emulator::capture([own, kernel, values = std::tuple<Params...>(args...)] {
+            cudaError_t replayed = cudaSuccess;
+            if (!emulator::may_run(own, replayed)) return replayed;
+            emulator::run(own.gridDim, own.blockDim, own.dynamicSmemBytes,
+                          [&] { std::apply(kernel, values); });
+            return replayed;
+        });
+        return emulator::state();
+    }
     if (!emulator::may_run(*config, result)) return result;
+    ++emulator::counts().launches;
     emulator::run(config->gridDim, config->blockDim, config->dynamicSmemBytes,
                   [&] { kernel(args...); });
     return result;

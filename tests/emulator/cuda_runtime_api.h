@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 // The runtime: one device whose memory is the host's; streams have always finished but for copies
 // from pinned memory.
@@ -15,6 +16,7 @@ enum cudaError_t {
     cudaErrorMemoryAllocation = 2,
     cudaErrorIllegalAddress = 700,
     cudaErrorNotSupported = 801,
+    cudaErrorStreamCaptureUnsupported = 900,
 };
 enum cudaMemcpyKind {
     cudaMemcpyHostToDevice = 1,
@@ -84,6 +86,20 @@ void limit_shared_bytes(std::size_t bytes);
 bool may_run(const cudaLaunchConfig_t& config, cudaError_t& result);
 // What calls return.
 cudaError_t state();
+// What was asked of the device since the program began: outside of graphs, but for the waits.
+struct Counts {
+    std::int64_t launches = 0;
+    std::int64_t graph_launches = 0;
+    std::int64_t graphs_made = 0;
+    std::int64_t uploads = 0;  // from memory of the host
+    std::int64_t downloads = 0;
+    std::int64_t copies = 0;  // within the device's memory
+    std::int64_t waits = 0;   // of the host for the device
+};
+Counts& counts();
+// Whether work is taken into a graph, and not run; its next node.
+bool capturing();
+void capture(std::function<cudaError_t()> node);
 // Copies from pinned memory lag behind until something waits for them, as they may on a device.
 void finish_copies();
 
@@ -112,7 +128,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
-// There are no graphs here: not supported, so that callers run what they would have captured.
+// Graphs hold what was submitted, with its arguments as they were then. What a device cannot
+// capture fails: transfers of memory that is not pinned, and waiting.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,

@@ -4,6 +4,8 @@
 #include <deque>
 #include <iterator>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "cuda_runtime_api.h"
 
@@ -25,6 +27,9 @@ cudaError_t take(void** data, std::size_t bytes) {
 int launches_left = -1;
 bool broken = false;
 std::size_t shared_bytes_max = emulator::kSharedBytesMost;
+emulator::Counts counted;
+cudaGraph_t captured = nullptr;  // not null: work goes there
+bool capture_is_good = true;
 
 struct Copy {
     std::byte* to;
@@ -55,8 +60,18 @@ void finish_copies_to(std::uint64_t number) {
 struct CUevent_st {
     std::uint64_t copies = 0;
 };
+struct CUgraph_st {
+    std::vector<std::function<cudaError_t()>> nodes;
+};
+struct CUgraphExec_st {
+    std::vector<std::function<cudaError_t()>> nodes;
+};
 
 namespace emulator {
+
+Counts& counts() { return counted; }
+bool capturing() { return captured != nullptr; }
+void capture(std::function<cudaError_t()> node) { captured->nodes.push_back(std::move(node)); }
 
 void fail_after(int launches) {
     launches_left = launches;
@@ -153,7 +168,9 @@ cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
     return emulator::state();
 }
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t) {
-    return cudaMemset(data, value, bytes);
+    if (!emulator::capturing()) return cudaMemset(data, value, bytes);
+    emulator::capture([=] { return cudaMemset(data, value, bytes); });
+    return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
     emulator::finish_copies();
@@ -163,6 +180,19 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t) {
     const auto* start = static_cast<const std::byte*>(from);
+    if (emulator::capturing()) {
+        const void* host = kind == cudaMemcpyHostToDevice ? from : to;
+        const bool there = kind == cudaMemcpyDeviceToDevice;
+        if (!there && !is_pinned(static_cast<const std::byte*>(host))) {
+            capture_is_good = false;
+            return cudaErrorStreamCaptureUnsupported;
+        }
+        emulator::capture([=] { return cudaMemcpy(to, from, bytes, kind); });
+        return cudaSuccess;
+    }
+    ++(kind == cudaMemcpyHostToDevice   ? counted.uploads
+       : kind == cudaMemcpyDeviceToHost ? counted.downloads
+                                        : counted.copies);
     if (broken || kind != cudaMemcpyHostToDevice || !is_pinned(start)) {
         return cudaMemcpy(to, from, bytes, kind);
     }
@@ -174,17 +204,45 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
     return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaDeviceSynchronize(); }
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+    if (emulator::capturing()) {
+        capture_is_good = false;
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    ++counted.waits;
+    return cudaDeviceSynchronize();
+}
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-    return cudaErrorNotSupported;
+    if (broken || captured != nullptr) return cudaErrorNotSupported;
+    captured = new CUgraph_st;
+    capture_is_good = true;
+    return cudaSuccess;
 }
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) { return cudaErrorNotSupported; }
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long) {
-    return cudaErrorNotSupported;
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
+    *graph = std::exchange(captured, nullptr);
+    if (broken) return emulator::state();
+    return capture_is_good ? cudaSuccess : cudaErrorStreamCaptureUnsupported;
 }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return cudaErrorNotSupported; }
-cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+    ++counted.graphs_made;
+    *exec = new CUgraphExec_st{graph->nodes};
+    return emulator::state();
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+    ++counted.graph_launches;
+    for (const auto& node : exec->nodes) {
+        if (const cudaError_t result = node(); result != cudaSuccess) return result;
+    }
+    return emulator::state();
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    delete graph;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+    delete exec;
+    return cudaSuccess;
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
     *event = new CUevent_st;
     return cudaSuccess;

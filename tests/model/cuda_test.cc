@@ -185,6 +185,31 @@ TEST(CudaModel, guesses_what_the_cpu_guesses) {
     expect_close("confidence", got->confidence, want->confidence, 4, Tolerance::recurrence());
 }
 
+// The cells that a chain needs, and all of its guesses.
+TEST(CudaModel, a_chain_of_guesses_is_one_launch) {
+    TestBackend* backend = cuda_backend();
+    if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";
+    Loaded models(*backend, {});
+    const Tokens tokens = random_tokens("cuda chain", 12, models.cpu->config());
+    model::Sequence on_cpu = models.cpu.sequence(true);
+    auto sequence = std::move(models.cuda->make_sequence({256, op::CacheType::f16, true})).value();
+    // Submitted, captured and launched, of each of two states that take turns.
+    for (std::size_t at = 0; at < tokens.size(); at += 2) {
+        const auto rows = std::span(tokens).subspan(at, 2);
+        run(*models.cpu, on_cpu, rows, 2);
+        run(*models.cuda, sequence, rows, 2);
+        const auto want = models.cpu->draft(on_cpu, 17, 3, 0);
+        const auto before = cuda_counts();
+        const auto got = models.cuda->draft(sequence, 17, 3, 0);
+        const auto after = cuda_counts();
+        ASSERT_TRUE(want.ok() && got.ok());
+        EXPECT_EQ(got->path, want->path) << at;
+        if (before && at == 10) {
+            EXPECT_EQ(*after - *before, kOneLaunch);
+        }
+    }
+}
+
 // NUM-06
 TEST(CudaModel, scratch_memory_that_is_nan_changes_no_bit) {
     TestBackend* backend = cuda_backend();

@@ -7,6 +7,7 @@
 #include "spec/round.h"
 #include "tests/spec/draft_case.h"
 #include "tests/support/backends.h"
+#include "tests/support/compare.h"
 
 namespace strata::test {
 namespace {
@@ -50,6 +51,17 @@ struct Followed {
         EXPECT_TRUE(drafter->keep(first, tokens, kept).ok());
         target.commit(sequence, rows);
     }
+    // Rows that follow, with the features of the two that ran last.
+    void follow(std::int64_t first, const Tokens& tokens, const std::vector<float>& features) {
+        const std::int64_t width = model->config().feature_width();
+        const auto rows = static_cast<std::int64_t>(tokens.size());
+        model::StepRequest request;
+        drafter->want({first, rows, first + rows}, request);
+        model::StepResult kept;
+        kept.features = {features.data(), rows, width};
+        EXPECT_TRUE(drafter->keep(first, tokens, kept).ok());
+        model->inject(context, first, kept.features);
+    }
     spec::Guesses guess(Tokens text) { return drafter->guess({text, 5, nullptr, {}}).value(); }
     dflash::Guess draft(const Tokens& text) {
         dflash::DraftRequest request;
@@ -85,6 +97,33 @@ TEST(CudaDraft, features_that_stay_on_the_device_give_the_drafts_of_those_that_c
             if (followed == &on_cpu) cpu_path = got.tokens;
             EXPECT_EQ(got.tokens, cpu_path) << text.size();
         }
+    }
+}
+
+TEST(CudaDraft, rows_and_the_guesses_after_them_are_one_launch) {
+    TestBackend* cuda = cuda_backend();
+    if (cuda == nullptr) GTEST_SKIP() << "a build without CUDA";
+    Followed followed(&cuda->backend);
+    const auto ids = followed.golden.golden().ints("long.ids");
+    const auto features = followed.golden.features(followed.model->config(), 16);
+    const std::int64_t width = followed.model->config().feature_width();
+    // Submitted, captured, launched.
+    for (std::size_t at = 0; at < 8; at += 2) {
+        const Tokens rows(ids.begin() + static_cast<std::ptrdiff_t>(at),
+                          ids.begin() + static_cast<std::ptrdiff_t>(at + 2));
+        const Tokens text(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(at + 3));
+        const auto first = static_cast<std::int64_t>(at);
+        followed.follow(first, rows, slice(features, first, 2, width));
+        static_cast<void>(followed.model->features_replaced());  // of the other way
+        const auto before = cuda_counts();
+        const spec::Guesses got = followed.guess(text);
+        const auto after = cuda_counts();
+        if (before && at >= 4) {
+            EXPECT_EQ(*after - *before, kOneLaunch) << at;
+        }
+        const dflash::Guess want = followed.draft(text);
+        EXPECT_EQ(got.tokens, want.path) << at;
+        EXPECT_EQ(got.confidence, want.confidence) << at;
     }
 }
 

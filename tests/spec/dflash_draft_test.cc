@@ -34,7 +34,7 @@ class DflashDraft : public testing::TestWithParam<const char*> {
         return {length, golden_.golden().ints(key + ".anchor")[0],
                 golden_.golden().ints(key + ".rows")[0], 0};
     }
-    dflash::Guess draft(const dflash::Context& context, const dflash::DraftRequest& request) {
+    dflash::Guess draft(dflash::Context& context, const dflash::DraftRequest& request) {
         auto guess = drafter_->draft(context, request);
         EXPECT_TRUE(guess.ok()) << (guess.ok() ? "" : guess.error().message);
         return std::move(guess).value();

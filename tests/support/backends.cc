@@ -78,6 +78,28 @@ bool limit_cuda_shared_bytes([[maybe_unused]] std::size_t bytes) {
 #endif
 }
 
+CudaCounts CudaCounts::operator-(const CudaCounts& before) const {
+    return {launches - before.launches, graph_launches - before.graph_launches,
+            uploads - before.uploads,   downloads - before.downloads,
+            copies - before.copies,     waits - before.waits};
+}
+
+void PrintTo(const CudaCounts& counts, std::ostream* out) {
+    *out << counts.launches << " launches, " << counts.graph_launches << " of graphs, "
+         << counts.uploads << " uploads, " << counts.downloads << " downloads, " << counts.copies
+         << " copies, " << counts.waits << " waits";
+}
+
+std::optional<CudaCounts> cuda_counts() {
+#ifdef STRATA_EMULATE
+    const emulator::Counts& all = emulator::counts();
+    return CudaCounts{all.launches,  all.graph_launches, all.uploads,
+                      all.downloads, all.copies,         all.waits};
+#else
+    return std::nullopt;
+#endif
+}
+
 bool fail_cuda_after([[maybe_unused]] int launches) {
 #ifdef STRATA_EMULATE
     emulator::fail_after(launches);

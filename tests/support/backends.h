@@ -1,6 +1,9 @@
 // Every backend in the build, in each configuration whose results must agree.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -26,6 +29,26 @@ Result<Backend> poisoned_cuda_backend();
 // After `launches` more kernels that device fails; negative: it is well again. False where the
 // device cannot be made to fail, which only the emulated one can.
 bool fail_cuda_after(int launches);
+
+// What that device was asked for since the program began; of graphs their launches alone.
+struct CudaCounts {
+    std::int64_t launches = 0;
+    std::int64_t graph_launches = 0;
+    std::int64_t uploads = 0;
+    std::int64_t downloads = 0;
+    std::int64_t copies = 0;
+    std::int64_t waits = 0;
+
+    bool operator==(const CudaCounts&) const = default;
+    CudaCounts operator-(const CudaCounts& before) const;
+};
+void PrintTo(const CudaCounts& counts, std::ostream* out);
+
+// What a draft is: it is told where it stands, runs as one piece, and its guesses are fetched.
+inline constexpr CudaCounts kOneLaunch{0, 1, 1, 1, 0, 1};
+
+// Nothing where they are not counted, as for a real device.
+std::optional<CudaCounts> cuda_counts();
 
 // From now on that device has so much shared memory for a block of threads. False as above.
 bool limit_cuda_shared_bytes(std::size_t bytes);

@@ -91,14 +91,17 @@ void BlockModel::lay_out(std::int64_t rows_max, device::Carver& carver) {
                     config_.block_size};
     work_.hidden = carver.matrix<float>(config_.block_size, config_.hidden);
     work_.logits = carver.matrix<float>(guesses, weights_.head.rows);
-    work_.candidates = carver.matrix<std::int32_t>(guesses, config_.candidates);
-    work_.scores = carver.matrix<float>(guesses, config_.candidates);
-    work_.results = carver.vector<std::int32_t>(model::kWindowRowsMax + 1 + 2 * guesses);
+    const std::int64_t width = config_.candidates;
+    work_.results =
+        carver.vector<std::int32_t>(model::kWindowRowsMax + 1 + 2 * guesses * (1 + width));
     work_.replaced_now = {work_.results.data, model::kWindowRowsMax};
     work_.walked = work_.results.data + model::kWindowRowsMax;
     work_.path = {work_.walked + 1, guesses};
     static_assert(sizeof(float) == sizeof(std::int32_t));
     work_.confidence = {reinterpret_cast<float*>(work_.path.data + guesses), guesses};
+    work_.candidates = {work_.path.data + 2 * guesses, guesses, width};
+    work_.scores = {reinterpret_cast<float*>(work_.candidates.data + guesses * width), guesses,
+                    width};
     work_.frequencies = carver.vector<double>(config_.rotary_dim / 2);
 }
 
@@ -148,15 +151,23 @@ void BlockModel::inject(Context& context, std::int64_t first, MatrixView<const f
     }
 }
 
-void BlockModel::inject_on_device(Context& context, std::int64_t first,
-                                  MatrixView<const float> features) {
-    STRATA_CHECK(features.cols == config_.feature_width());
-    const bool window = features.rows <= model::kWindowRowsMax;
-    for (std::int64_t done = 0; done < features.rows;) {
-        const std::int64_t rows = std::min(features.rows - done, work_.replaced.size);
-        run_inject(context, first + done, features.rows_from(done, rows), window);
-        done += rows;
+void BlockModel::inject_on_device(Context& context, const Rows& rows) {
+    STRATA_CHECK(rows.features.cols == config_.feature_width());
+    const bool window = rows.features.rows <= model::kWindowRowsMax;
+    for (std::int64_t done = 0; done < rows.features.rows;) {
+        const std::int64_t now = std::min(rows.features.rows - done, work_.replaced.size);
+        run_inject(context, rows.first + done, rows.features.rows_from(done, now), window);
+        done += now;
     }
+}
+
+void BlockModel::upload_told(const Told& told) {
+    std::array<std::int32_t, kPositions * kPositionWords + 1> words;
+    std::memcpy(words.data(), &told.injected, sizeof(told.injected));
+    std::memcpy(words.data() + kPositionWords, &told.block, sizeof(told.block));
+    words.back() = told.anchor;
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.positions),
+                    std::as_bytes(std::span(words)));
 }
 
 void BlockModel::run_inject(Context& context, std::int64_t first, MatrixView<const float> features,
@@ -170,8 +181,7 @@ void BlockModel::run_inject(Context& context, std::int64_t first, MatrixView<con
         count_replaced(replaced);
         return;
     }
-    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.positions),
-                    std::as_bytes(std::span(&first, 1)));
+    upload_told({.injected = first});
     const std::int64_t bound = model::bound_of(first + features.rows, context.options().context);
     key_ = {static_cast<std::int64_t>(model::Recorded::block_inject), number_, features.rows, bound,
             static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(features.data))};
@@ -230,26 +240,41 @@ Status BlockModel::check(const DraftRequest& request) const {
     return Ok{};
 }
 
-void BlockModel::run_block(const Context& context, const DraftRequest& request, bool select) {
-    std::array<std::int32_t, kPositionWords + 1> told;
-    std::memcpy(told.data(), &request.position, sizeof(request.position));
-    told.back() = request.anchor;
-    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.positions + 1),
-                    std::as_bytes(std::span(told)));
+void BlockModel::run_block(Context& context, const DraftRequest& request, const Rows& fresh,
+                           std::int64_t selected) {
+    const MatrixView<const float>& features = fresh.features;
     if (!queue_->records()) {
-        submit_block(context, {request.position}, request.rows, select);
+        if (features.rows > 0) inject_on_device(context, fresh);
+        upload_told({.block = request.position, .anchor = request.anchor});
+        submit_block(context, {request.position}, request.rows, selected);
         return;
     }
-    const std::int64_t bound = model::bound_of(request.position, context.options().context);
-    key_ = {static_cast<std::int64_t>(model::Recorded::block), number_, request.rows, bound,
-            select ? 1 : 0};
+    static_cast<void>(features_replaced());
+    upload_told({fresh.first, request.position, request.anchor});
+    const std::int64_t room = context.options().context;
+    const std::int64_t bound = model::bound_of(request.position, room);
+    const std::int64_t end =
+        features.rows == 0 ? 0 : model::bound_of(fresh.first + features.rows, room);
+    key_ = {static_cast<std::int64_t>(model::Recorded::block),
+            number_,
+            request.rows,
+            bound,
+            selected,
+            features.rows,
+            end,
+            static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(features.data))};
     context.mark(key_);
-    const model::Forward::Start start{bound, work_.positions + 1};
-    queue_->run(key_, [&] { submit_block(context, start, request.rows, select); });
+    queue_->run(key_, [&] {
+        if (features.rows > 0) {
+            submit_inject(context, {end - features.rows, work_.positions}, features, true);
+        }
+        submit_block(context, {bound, work_.positions + 1}, request.rows, selected);
+    });
+    uncounted_rows_ = features.rows;
 }
 
 void BlockModel::submit_block(const Context& context, model::Forward::Start start,
-                              std::int64_t rows, bool select) {
+                              std::int64_t rows, std::int64_t selected) {
     std::vector<op::DflashLayer> layers = weights_.layers;
     for (std::size_t l = 0; l < layers.size(); ++l) layers[l].cells = context.cells()[l];
     op::DflashBlock op;
@@ -269,18 +294,14 @@ void BlockModel::submit_block(const Context& context, model::Forward::Start star
     ops_.output_head(
         {work_.hidden.rows_from(1, rows - 1), weights_.head, work_.logits.first_rows(rows - 1)},
         *queue_);
-    if (select) run_select(0, rows - 1, nullptr);
+    submit_select(0, selected);
 }
 
-void BlockModel::run_select(std::int64_t first, std::int64_t count, const std::int32_t* anchor) {
+void BlockModel::submit_select(std::int64_t first, std::int64_t count) {
     op::DflashSelect op;
     op.hidden = work_.hidden.rows_from(1 + first, count);
     op.logits = work_.logits.rows_from(first, count);
-    if (anchor == nullptr) {
-        op.anchor_at = work_.tokens.data;
-    } else {
-        op.anchor = *anchor;
-    }
+    op.anchor_at = work_.tokens.data;
     op.token_of_row = weights_.token_of_row;
     op.projection = weights_.selector;
     op.predecessor = weights_.predecessor;
@@ -293,50 +314,63 @@ void BlockModel::run_select(std::int64_t first, std::int64_t count, const std::i
     ops_.dflash_select(op, *queue_);
 }
 
+void BlockModel::run_select(std::int64_t row, std::int32_t before) {
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.tokens.data),
+                    std::as_bytes(std::span(&before, 1)));
+    key_ = {static_cast<std::int64_t>(model::Recorded::block_select), number_, row};
+    queue_->run(key_, [&] { submit_select(row, 1); });
+}
+
 Guess BlockModel::take(std::int64_t count, bool scores) {
     device_->download(*queue_, std::as_writable_bytes(std::span(results_)),
                       reinterpret_cast<const std::byte*>(work_.results.data));
-    queue_->wait();
     count_replaced(results_);
+    const auto at = [&](const void* piece) {
+        return results_.data() + (static_cast<const std::int32_t*>(piece) - work_.results.data);
+    };
+    const auto numbers = [&](const float* piece, std::int64_t size) {
+        std::vector<float> values(static_cast<std::size_t>(size));
+        std::memcpy(values.data(), at(piece), values.size() * sizeof(float));
+        return values;
+    };
     Guess guess;
-    const auto path = results_.begin() + (work_.path.data - work_.results.data);
-    guess.path.assign(path, path + count);
-    guess.confidence.resize(guess.path.size());
-    std::memcpy(guess.confidence.data(), &*(path + work_.path.size),
-                guess.confidence.size() * sizeof(float));
+    guess.path.assign(at(work_.path.data), at(work_.path.data) + count);
+    guess.confidence = numbers(work_.confidence.data, count);
     if (scores) {
         guess.width = config_.candidates;
-        guess.candidates = download(*device_, *queue_, work_.candidates.data, count * guess.width);
-        guess.scores = download(*device_, *queue_, work_.scores.data, count * guess.width);
-        queue_->wait();
+        const std::int32_t* candidates = at(work_.candidates.data);
+        guess.candidates.assign(candidates, candidates + count * guess.width);
+        guess.scores = numbers(work_.scores.data, count * guess.width);
     }
-    guess.keep(static_cast<std::size_t>(*(path - 1)));
+    guess.keep(static_cast<std::size_t>(*at(work_.walked)));
     return guess;
 }
 
-// Row by row, since each row's scores depend on the pick before it.
+// Row by row, since each row's scores depend on the pick before it. The first was selected with the
+// block.
 Guess BlockModel::draw(const DraftRequest& request) {
     Guess all;
     all.width = config_.candidates;
-    std::int32_t before = request.anchor;
     for (std::int64_t i = 0; i + 1 < request.rows; ++i) {
-        run_select(i, 1, &before);
+        if (i > 0) run_select(i, all.path.back());
         const Guess row = take(1, true);
         if (row.path.empty()) break;
         const auto pick = request.pick(row.candidates, row.scores, all.path);
         if (!pick.ok()) break;
-        before = *pick;
-        all.path.push_back(before);
-        all.confidence.push_back(softmax_at(row.candidates, row.scores, before));
+        all.path.push_back(*pick);
+        all.confidence.push_back(softmax_at(row.candidates, row.scores, *pick));
         all.candidates.insert(all.candidates.end(), row.candidates.begin(), row.candidates.end());
         all.scores.insert(all.scores.end(), row.scores.begin(), row.scores.end());
     }
     return all;
 }
 
-Result<Guess> BlockModel::draft(const Context& context, const DraftRequest& request) {
+Result<Guess> BlockModel::draft(Context& context, const DraftRequest& request, const Rows& fresh) {
     STRATA_TRY(check(request));
-    run_block(context, request, !request.pick);
+    STRATA_CHECK(fresh.features.rows == 0 || fresh.features.cols == config_.feature_width());
+    const bool together = fresh.features.rows <= model::kWindowRowsMax;
+    if (!together) inject_on_device(context, fresh);
+    run_block(context, request, together ? fresh : Rows{}, request.pick ? 1 : request.rows - 1);
     Guess guess = request.pick ? draw(request) : take(request.rows - 1, request.keep_scores);
     std::size_t kept = 0;
     while (kept < guess.path.size() && guess.confidence[kept] >= request.confidence_min) ++kept;

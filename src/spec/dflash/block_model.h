@@ -36,6 +36,12 @@ struct DraftRequest {
     bool keep_scores = true;  // Guess::candidates and scores are wanted
 };
 
+// Committed rows of the target, as BlockModel::inject takes them, in the device's memory.
+struct Rows {
+    std::int64_t first = 0;
+    MatrixView<const float> features;
+};
+
 // One draft. It may be empty.
 struct Guess {
     std::vector<std::int32_t> path;
@@ -80,15 +86,17 @@ class BlockModel {
     // model::StepResult has for config().target_layers.
     void inject(Context& context, std::int64_t first, MatrixView<const float> features);
     // The same of features in the device's memory, of which up to kWindowRowsMax rows are a window.
-    void inject_on_device(Context& context, std::int64_t first, MatrixView<const float> features);
+    void inject_on_device(Context& context, const Rows& rows);
 
     // Memory for rows of features that wait there.
     Result<Waiting> make_waiting(std::int64_t rows) {
         return Waiting::create(*device_, *queue_, config_.feature_width(), rows);
     }
 
-    // Changes nothing in the context. Errors: an anchor outside the vocabulary, rows out of range.
-    Result<Guess> draft(const Context& context, const DraftRequest& request);
+    // After `fresh` rows were put into the context, of which a window goes there in one piece of
+    // work with the guesses; else nothing in the context changes. Errors, which leave it as it was:
+    // an anchor outside the vocabulary, rows out of range.
+    Result<Guess> draft(Context& context, const DraftRequest& request, const Rows& fresh = {});
 
     // Feature values that were not finite and counted as 0, since load. Waits for the queue.
     std::int64_t features_replaced();
@@ -104,14 +112,15 @@ class BlockModel {
         VectorView<std::int32_t> tokens;  // [block]
         MatrixView<float> hidden;         // [block, D]
         MatrixView<float> logits;         // [block - 1, N]
-        MatrixView<std::int32_t> candidates;
-        MatrixView<float> scores;
-        // What comes back of a draft, in one piece: replaced_now, walked, path, confidence.
+        // What comes back of a draft, in one piece: replaced_now, walked, path, confidence,
+        // candidates, scores.
         VectorView<std::int32_t> results;
         VectorView<std::int32_t> replaced_now;  // [kWindowRowsMax]
         std::int32_t* walked = nullptr;
         VectorView<std::int32_t> path;
         VectorView<float> confidence;
+        MatrixView<std::int32_t> candidates;  // [block - 1, K]
+        MatrixView<float> scores;
         VectorView<double> frequencies;
     };
 
@@ -128,14 +137,25 @@ class BlockModel {
                        MatrixView<const float> features, bool window);
     // Takes what the last injection replaced into the count, where that is still to be done.
     void count_replaced(std::span<const std::int32_t> replaced);
-    // The block, its logits and, where `select`, the guesses.
-    void run_block(const Context& context, const DraftRequest& request, bool select);
+    // What recorded work is told: where the first row injected stands, and the block, and its
+    // anchor.
+    struct Told {
+        std::int64_t injected = 0;
+        std::int64_t block = 0;
+        std::int32_t anchor = 0;
+    };
+    void upload_told(const Told& told);
+    // Fresh rows, at most a window, the block, its logits and the first `selected` guesses.
+    void run_block(Context& context, const DraftRequest& request, const Rows& fresh,
+                   std::int64_t selected);
     void submit_block(const Context& context, model::Forward::Start start, std::int64_t rows,
-                      bool select);
-    // Of the block's guesses first .. first+count-1, the first of which follows `anchor` or, where
-    // it is null, the block's.
-    void run_select(std::int64_t first, std::int64_t count, const std::int32_t* anchor);
-    // The guesses of the last run_select.
+                      std::int64_t selected);
+    // The block's guesses first .. first+count-1, the first of which follows the token where the
+    // block's anchor stands.
+    void submit_select(std::int64_t first, std::int64_t count);
+    // Guess `row`, which follows `before`.
+    void run_select(std::int64_t row, std::int32_t before);
+    // The guesses that were selected last.
     Guess take(std::int64_t count, bool scores);
     Guess draw(const DraftRequest& request);
 
