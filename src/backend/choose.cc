@@ -9,7 +9,8 @@ namespace {
 
 Result<Backend> fitting_gpu(int number, const Fits& fits) {
     STRATA_ASSIGN(Backend backend, make_cuda_backend(number));
-    STRATA_TRY(fits(backend.device->available()));
+    STRATA_ASSIGN(const std::uint64_t available, backend.device->available());
+    STRATA_TRY(fits(available));
     return backend;
 }
 

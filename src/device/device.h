@@ -56,11 +56,12 @@ class InputObserver {
 class Queue {
   public:
     virtual ~Queue() = default;
-    // Returns when everything submitted so far has run.
+    // Returns when everything submitted so far has run, or the device has failed.
     virtual void wait() = 0;
-    // Error, from the first wait() on that met it: the device failed at this queue's work. What was
-    // read since cannot be trusted, what is submitted from then on does not run, and what is read
-    // is zeros. It stays like this.
+    // Error, from the first wait() on that met it: the device failed at this queue's work, or did
+    // not end it within the backend's limit. What was read since cannot be trusted, what is
+    // submitted from then on does not run, and what is read is zeros. It stays like this, and
+    // nothing of the device waits for it any more.
     virtual Status status() const { return Ok{}; }
     // Whether run() records. Then what `submit` submits may be taken for what it submits with the
     // same key again: the key holds all that it depends on, and what varies is read from memory.
@@ -78,12 +79,13 @@ class Device {
   public:
     virtual ~Device() = default;
     virtual std::string_view name() const = 0;
-    // Bytes that it has for weights and buffers; the largest number where it does not say.
-    virtual std::uint64_t available() const { return UINT64_MAX; }
+    // Bytes that it has for weights and buffers; the largest number where it does not say. Error:
+    // it has failed.
+    virtual Result<std::uint64_t> available() const { return UINT64_MAX; }
     // Whether its ops mind the factors of weights (op/weight.h).
     virtual bool has_factors() const { return false; }
 
-    // Zero-filled. Error: not enough memory, with both numbers.
+    // Zero-filled. Errors: not enough memory, with both numbers; the device has failed.
     virtual Result<Buffer> allocate(std::size_t bytes) = 0;
 
     // Where kernels of this device find `bytes`, which outlive the device: the same address where

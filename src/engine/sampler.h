@@ -30,7 +30,7 @@ class Sampler final : public spec::Draw {
     bool plain() const;
 
     // What of a row's logits a device is to pick, that they need not be had; none: all are wanted.
-    model::Picks picks() const;
+    model::Picks picks() const override;
     // As pick(), from what was picked: the very token that pick() would give, or nothing where the
     // list does not reach far enough to tell.
     Result<std::optional<std::int32_t>> pick_of(const model::RowPick& picked,
@@ -45,6 +45,10 @@ class Sampler final : public spec::Draw {
     Result<std::int32_t> draw_among(std::span<const std::int32_t> tokens,
                                     std::span<const float> logits,
                                     std::span<const std::int32_t> before) override;
+    Result<std::optional<std::int32_t>> draw_of(const model::RowPick& picked,
+                                                std::span<const std::int32_t> before) override {
+        return pick_of(picked, before, static_cast<std::int64_t>(before.size()));
+    }
 
   private:
     struct Candidate {

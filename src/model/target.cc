@@ -32,7 +32,8 @@ Result<std::unique_ptr<Target>> Target::load(gguf::File file, device::Device& de
     STRATA_CHECK(rows_max >= 1);
     std::unique_ptr<Target> target(new Target(std::move(file), device, ops));
     STRATA_ASSIGN(target->config_, config_from_gguf(target->file_));
-    STRATA_TRY(check_room(target->file_, target->config_, device.available()));
+    STRATA_ASSIGN(const std::uint64_t available, device.available());
+    STRATA_TRY(check_room(target->file_, target->config_, available));
     target->queue_ = device.make_queue();
     target->mtp_file_ = std::move(mtp);
     if (target->mtp_file_) target->config_.mtp_layers = 0;

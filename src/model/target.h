@@ -98,6 +98,11 @@ struct MtpChoice {
                                        std::span<const std::int32_t> tokens,
                                        std::span<const std::int32_t> chain)>
         pick;
+    // The same from the largest logits alone, where a device picks them; nothing where those do not
+    // tell. Without it `pick` is asked each time.
+    std::function<Result<std::optional<std::int32_t>>(const RowPick& picked,
+                                                      std::span<const std::int32_t> chain)>
+        pick_of;
     // Whether a further guess is wanted after these.
     std::function<bool(std::span<const std::int32_t> chain, std::span<const float> confidence)>
         go_on;
@@ -262,7 +267,8 @@ class Target {
         MtpCells cells;              // that are run before it, of residuals that wait
         std::int32_t next = 0;       // the token that its next guess follows
         op::Weight head;
-        bool drawn = false;  // by the caller, from logits
+        bool drawn = false;   // by the caller, from logits
+        bool listed = false;  // or from the largest of them
     };
     MtpChain make_chain(Sequence& sequence, std::int32_t anchor, const MtpChoice& choice);
     // What comes before the first guess.
@@ -280,8 +286,10 @@ class Target {
     // Appends the logits of the guess that was computed last, of `rows` rows of the head, to
     // logits_.
     void take_guess_logits(std::int64_t rows);
-    // Lets the choice draw from the logits of the last guess. Error: that of its function.
+    // Lets the choice draw the last guess. Error: that of its function.
     Status draw_guess(const MtpDraft& draft, const MtpChain& chain, const MtpChoice& choice);
+    // From its list; false: that does not tell.
+    Result<bool> draw_listed(const MtpDraft& draft, const MtpChoice& choice);
 
     gguf::File file_;
     std::optional<gguf::File> mtp_file_;

@@ -1,6 +1,7 @@
 // The MTP layer: its cells, which follow the sequence, and chains of guesses.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -140,7 +141,8 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
         const std::int64_t count =
             one_by_one ? 1 : std::min(guesses - draft.computed, kMtpChainMax);
         run_chain(sequence, chain, draft.computed, count);
-        if (choice.pick || choice.keep_logits) take_guess_logits(chain.head.rows);
+        const bool whole = (choice.pick && !chain.listed) || choice.keep_logits;
+        if (whole) take_guess_logits(chain.head.rows);
         draft.computed += count;
         STRATA_TRY(status());
         more = take_guesses(draft, chain, guesses, confidence_min, choice);
@@ -166,7 +168,8 @@ Target::MtpChain Target::make_chain(Sequence& sequence, std::int32_t anchor,
                    .cells = {},
                    .next = anchor,
                    .head = weights_.mtp->head,
-                   .drawn = static_cast<bool>(choice.pick)};
+                   .drawn = static_cast<bool>(choice.pick),
+                   .listed = choice.pick_of && queue_->records() && !choice.keep_logits};
     if (together && cells > 0) {
         chain.cells = {chain.first - cells, cells, 0, {at_.cell_tokens.data, cells}};
         chain.raw = mtp.attention.raw_next;
@@ -223,7 +226,9 @@ void Target::run_recorded_chain(Sequence& sequence, const MtpChain& chain, std::
     const std::int64_t bound = bound_of(first + count, sequence.context());
     const std::int64_t cells_bound = bound_of(cells.first + cells.count, sequence.context());
     key_ = {static_cast<std::int64_t>(Recorded::mtp_chain), count, bound, chain.head.rows,
-            chain.drawn ? 1 : 0};
+            chain.listed  ? 2
+            : chain.drawn ? 1
+                          : 0};
     if (done == 0) {
         key_.push_back(cells.count);
         key_.push_back(cells_bound);
@@ -255,9 +260,13 @@ void Target::run_chain(Sequence& sequence, const MtpChain& chain, std::int64_t d
         sequence.mtp_.waiting_rows = 1;
     }
     picked_.resize(static_cast<std::size_t>(count));
-    if (chain.drawn) return;
+    if (chain.drawn && !chain.listed) return;
     device_->download(*queue_, std::as_writable_bytes(std::span(picked_)),
                       reinterpret_cast<const std::byte*>(at_.picked.data));
+    if (!chain.listed) return;
+    best_.resize(op::kCandidatesMax);
+    device_->download(*queue_, std::as_writable_bytes(std::span(best_)),
+                      reinterpret_cast<const std::byte*>(at_.best.data));
 }
 
 void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int64_t count) {
@@ -273,12 +282,13 @@ void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int6
         pass.experts(weights.layer);
         pass.mix(weights.mixer);
         pass.head(0, chain.head, logits);
-        if (chain.drawn) continue;
+        if (chain.drawn && !chain.listed) continue;
         op::Pick pick;
         pick.logits = logits;
         pick.token_of_row = weights.token_of_row_on_device;
         pick.picked = {at_.picked.data + i, 1};
         pick.tokens = {at_.chain.data + i + 1, 1};
+        if (chain.listed) pick.best = at_.best.first_rows(1);
         ops_.pick(pick, *queue_);
         // Where the next one stands: read from memory, or known.
         if (start.first_at != nullptr) {
@@ -297,7 +307,26 @@ void Target::take_guess_logits(std::int64_t rows) {
     queue_->wait();
 }
 
+Result<bool> Target::draw_listed(const MtpDraft& draft, const MtpChoice& choice) {
+    const op::Picked& largest = picked_.back();
+    if (std::isnan(largest.confidence)) return false;
+    STRATA_ASSIGN(const std::optional<std::int32_t> token,
+                  choice.pick_of({largest, best_}, draft.path));
+    if (!token) return false;
+    const auto drawn = std::find_if(best_.begin(), best_.end(),
+                                    [&](const op::Candidate& c) { return c.token == *token; });
+    STRATA_CHECK(drawn != best_.end());
+    const float below = drawn->logit - best_.front().logit;
+    picked_.back() = {*token, largest.confidence * std::exp(below)};
+    return true;
+}
+
 Status Target::draw_guess(const MtpDraft& draft, const MtpChain& chain, const MtpChoice& choice) {
+    if (chain.listed) {
+        STRATA_ASSIGN(const bool told, draw_listed(draft, choice));
+        if (told) return Ok{};
+        take_guess_logits(chain.head.rows);
+    }
     const std::span<const std::int32_t> tokens = weights_.mtp->token_of_row;
     const auto logits = std::span(logits_).last(static_cast<std::size_t>(chain.head.rows));
     STRATA_ASSIGN(const std::int32_t token, choice.pick(logits, tokens, draft.path));

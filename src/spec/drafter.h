@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,14 @@ class Draw {
     virtual Result<std::int32_t> draw_among(std::span<const std::int32_t> tokens,
                                             std::span<const float> logits,
                                             std::span<const std::int32_t> before) = 0;
+    // What a device is to pick of logits for draw_of(); none: it cannot tell.
+    virtual model::Picks picks() const { return model::Picks::none; }
+    // The token that draw() or draw_among() would give, or nothing where what was picked does not
+    // tell.
+    virtual Result<std::optional<std::int32_t>> draw_of(const model::RowPick&,
+                                                        std::span<const std::int32_t>) {
+        return std::optional<std::int32_t>();
+    }
 };
 
 // A text and guesses after it as one sequence.

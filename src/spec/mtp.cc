@@ -16,6 +16,11 @@ Result<Guesses> MtpDrafter::guess(const GuessRequest& request) {
                                   : request.draw->draw_among(tokens, logits, before.by(chain));
         };
     }
+    if (request.draw != nullptr && request.draw->picks() == model::Picks::list) {
+        choice.pick_of = [&](const model::RowPick& picked, std::span<const std::int32_t> chain) {
+            return request.draw->draw_of(picked, before.by(chain));
+        };
+    }
     STRATA_ASSIGN(model::MtpDraft draft, target_.draft(sequence_, request.text.back(),
                                                        request.count, confidence_min_, choice));
     return Guesses{std::move(draft.path), std::move(draft.confidence), draft.computed};

@@ -162,6 +162,66 @@ TEST_F(Cuda, copies_in_a_row_each_have_the_bytes_they_were_given) {
     }
 }
 
+// Once a kernel has not ended, nothing waits any more; the emulator ends the program where it does.
+TEST_F(Cuda, work_that_does_not_end_is_a_failure_of_the_device_and_nothing_hangs) {
+    if (!hang_cuda_after(-1)) GTEST_SKIP() << "a real device";
+    {
+        auto made = impatient_cuda_backend(std::chrono::milliseconds(40));
+        ASSERT_TRUE(made.ok());
+        device::Device& own = *made->device;
+        const auto queue = own.make_queue();
+        const auto buffer = std::move(own.allocate(200000)).value();
+        std::vector<std::byte> matrix(3400);
+        const auto resident = own.resident_matrix(*queue, matrix, quant::Type::q8_0, 3200);
+        ASSERT_TRUE(resident.ok() && queue->status().ok());
+
+        hang_cuda_after(0);
+        for (const std::size_t size : {10, 200000}) {
+            static_cast<void>(own.resident_matrix(*queue, matrix, quant::Type::q8_0, 3200));
+            std::vector<std::byte> got(size, kPoison);
+            own.download(*queue, got, buffer.data());
+            EXPECT_EQ(got, std::vector<std::byte>(size));
+        }
+        const std::string want = "CUDA 0 failed: its work has not ended after 0.04 s";
+        for (const Status& status :
+             {queue->status(), Status(own.allocate(10).error()), Status(own.available().error())}) {
+            ASSERT_FALSE(status.ok());
+            EXPECT_NE(status.error().message.find("failed: its work has not ended after 0.04 s"),
+                      std::string::npos)
+                << status.error().message;
+        }
+        EXPECT_NE(queue->status().error().message.find(want), std::string::npos);
+    }
+    fail_cuda_after(-1);
+}
+
+// What was made before the refusal is used the next time, and given back with the device.
+TEST_F(Cuda, refused_pinned_memory_leaves_nothing_behind) {
+    if (!refuse_cuda_pinned(0)) GTEST_SKIP() << "a real device";
+    const std::size_t before = cuda_memory_taken();
+    {
+        auto made = impatient_cuda_backend(std::chrono::seconds(1));
+        ASSERT_TRUE(made.ok());
+        const auto queue = made->device->make_queue();
+        const std::vector<std::byte> bytes(1000, std::byte{7});
+        std::size_t taken = 0;
+        for (int i = 0; i < 3; ++i) {
+            refuse_cuda_pinned(1);
+            const auto copy = made->device->resident(*queue, bytes);
+            ASSERT_FALSE(copy.ok());
+            EXPECT_NE(copy.error().message.find("of pinned host memory"), std::string::npos);
+            if (i == 0) taken = cuda_memory_taken();
+            EXPECT_EQ(cuda_memory_taken(), taken);
+        }
+        const auto copy = made->device->resident(*queue, bytes);
+        ASSERT_TRUE(copy.ok());
+        std::vector<std::byte> got(1000);
+        made->device->download(*queue, got, *copy);
+        EXPECT_EQ(got, bytes);
+    }
+    EXPECT_EQ(cuda_memory_taken(), before);
+}
+
 TEST_F(Cuda, stream_mean_rounds_as_the_contract_is_written) {
     constexpr std::int64_t kWidth = 33;
     constexpr int kStreams = 4;

@@ -14,6 +14,7 @@ enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
     cudaErrorNotSupported = 801,
     cudaErrorStreamCaptureUnsupported = 900,
@@ -79,6 +80,13 @@ namespace emulator {
 // after an access to memory that is not the device's; negative: no such end, and an earlier one is
 // mended.
 void fail_after(int launches);
+// After so many more kernels the next one does not end. What waits for it would never return, which
+// ends the program here. fail_after() ends it as well.
+void hang_after(int launches);
+// The next calls that ask for pinned memory are refused.
+void refuse_pinned(int calls);
+// Bytes of device and pinned memory that are taken.
+std::size_t memory_taken();
 // The most that a block may have of shared memory from now on, static and dynamic.
 inline constexpr std::size_t kSharedBytesMost = std::size_t{227} << 10;  // of the largest cards
 void limit_shared_bytes(std::size_t bytes);
@@ -88,6 +96,7 @@ bool may_run(const cudaLaunchConfig_t& config, cudaError_t& result);
 cudaError_t state();
 // What was asked of the device since the program began: outside of graphs, but for the waits.
 struct Counts {
+    std::int64_t kernels = 0;  // that ran, those of graphs as well
     std::int64_t launches = 0;
     std::int64_t graph_launches = 0;
     std::int64_t graphs_made = 0;
@@ -128,6 +137,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
 // Graphs hold what was submitted, with its arguments as they were then. What a device cannot
 // capture fails: transfers of memory that is not pinned, and waiting.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
@@ -141,4 +151,5 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);

@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,8 @@ namespace {
 constexpr std::size_t kMemory = std::size_t{4} << 30;  // what the device says that it has
 constexpr std::size_t kAlignment = 256;
 
+std::map<const void*, std::size_t> taken;  // bytes of each allocation
+
 cudaError_t take(void** data, std::size_t bytes) {
     if (bytes > kMemory) return cudaErrorMemoryAllocation;
     const std::size_t whole =
@@ -21,11 +25,23 @@ cudaError_t take(void** data, std::size_t bytes) {
     *data = std::aligned_alloc(kAlignment, whole);
     if (*data == nullptr) return cudaErrorMemoryAllocation;
     std::memset(*data, 0xff, whole);  // reads as NaN
+    taken[*data] = whole;
     return cudaSuccess;
 }
 
 int launches_left = -1;
+int launches_before_hang = -1;
 bool broken = false;
+bool hung = false;
+int refused = 0;
+
+// Of the host for the device.
+void wait_for_device() {
+    if (!hung) return;
+    std::fputs("the host waits for a kernel that does not end\n", stderr);
+    std::abort();
+}
+
 std::size_t shared_bytes_max = emulator::kSharedBytesMost;
 emulator::Counts counted;
 cudaGraph_t captured = nullptr;  // not null: work goes there
@@ -75,7 +91,17 @@ void capture(std::function<cudaError_t()> node) { captured->nodes.push_back(std:
 
 void fail_after(int launches) {
     launches_left = launches;
+    launches_before_hang = -1;
     broken = false;
+    hung = false;
+}
+
+void hang_after(int launches) { launches_before_hang = launches; }
+void refuse_pinned(int calls) { refused = calls; }
+
+std::size_t memory_taken() {
+    return std::accumulate(taken.begin(), taken.end(), std::size_t{0},
+                           [](std::size_t sum, const auto& one) { return sum + one.second; });
 }
 
 void limit_shared_bytes(std::size_t bytes) { shared_bytes_max = bytes; }
@@ -97,7 +123,10 @@ bool may_run(const cudaLaunchConfig_t& config, cudaError_t& result) {
     finish_copies();
     // That a kernel has failed shows in the next call.
     broken = launches_left >= 0 && launches_left-- == 0;
-    return !broken;
+    hung = hung || (launches_before_hang >= 0 && launches_before_hang-- == 0);
+    if (broken || hung) return false;
+    ++counted.kernels;
+    return true;
 }
 
 cudaError_t state() { return broken ? cudaErrorIllegalAddress : cudaSuccess; }
@@ -135,6 +164,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 }
 cudaError_t cudaSetDevice(int) { return emulator::state(); }
 cudaError_t cudaDeviceSynchronize() {
+    wait_for_device();
     emulator::finish_copies();
     return emulator::state();
 }
@@ -146,25 +176,34 @@ cudaError_t cudaMalloc(void** data, std::size_t bytes) {
     return broken ? emulator::state() : take(data, bytes);
 }
 cudaError_t cudaFree(void* data) {
+    wait_for_device();
     emulator::finish_copies();
+    taken.erase(data);
     std::free(data);
     return emulator::state();
 }
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
     if (broken) return emulator::state();
-    const cudaError_t taken = take(data, bytes);
-    if (taken == cudaSuccess) pinned[static_cast<const std::byte*>(*data)] = bytes;
-    return taken;
+    if (refused > 0) {
+        --refused;
+        return cudaErrorMemoryAllocation;
+    }
+    const cudaError_t result = take(data, bytes);
+    if (result == cudaSuccess) pinned[static_cast<const std::byte*>(*data)] = bytes;
+    return result;
 }
 cudaError_t cudaHostRegister(void*, std::size_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaHostUnregister(void*) { return cudaSuccess; }
+cudaError_t cudaHostUnregister(void*) {
+    wait_for_device();
+    return cudaSuccess;
+}
 cudaError_t cudaFreeHost(void* data) {
     pinned.erase(static_cast<const std::byte*>(data));
     return cudaFree(data);
 }
 cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
     emulator::finish_copies();
-    if (!broken) std::memset(data, value, bytes);
+    if (!broken && !hung) std::memset(data, value, bytes);
     return emulator::state();
 }
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t) {
@@ -172,9 +211,12 @@ cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream
     emulator::capture([=] { return cudaMemset(data, value, bytes); });
     return cudaSuccess;
 }
-cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+    if (kind == cudaMemcpyDeviceToHost && !is_pinned(static_cast<std::byte*>(to))) {
+        wait_for_device();
+    }
     emulator::finish_copies();
-    if (!broken) std::memcpy(to, from, bytes);
+    if (!broken && !hung) std::memcpy(to, from, bytes);
     return emulator::state();
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
@@ -211,6 +253,16 @@ cudaError_t cudaStreamSynchronize(cudaStream_t) {
     }
     ++counted.waits;
     return cudaDeviceSynchronize();
+}
+cudaError_t cudaStreamQuery(cudaStream_t) {
+    if (emulator::capturing()) {
+        capture_is_good = false;
+        return cudaErrorStreamCaptureUnsupported;
+    }
+    if (hung) return cudaErrorNotReady;
+    ++counted.waits;
+    emulator::finish_copies();
+    return emulator::state();
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
     if (broken || captured != nullptr) return cudaErrorNotSupported;
@@ -255,7 +307,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
     event->copies = copies_done + copies.size();
     return emulator::state();
 }
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    if (hung) return cudaErrorNotReady;
+    finish_copies_to(event->copies);
+    return emulator::state();
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    wait_for_device();
     finish_copies_to(event->copies);
     return emulator::state();
 }

@@ -205,7 +205,8 @@ TEST(CudaModel, a_chain_of_guesses_is_one_launch) {
         ASSERT_TRUE(want.ok() && got.ok());
         EXPECT_EQ(got->path, want->path) << at;
         if (before && at == 10) {
-            EXPECT_EQ(*after - *before, kOneLaunch);
+            EXPECT_TRUE(is_one_launch(*after - *before))
+                << testing::PrintToString(*after - *before);
         }
     }
 }

@@ -119,7 +119,8 @@ TEST(CudaDraft, rows_and_the_guesses_after_them_are_one_launch) {
         const spec::Guesses got = followed.guess(text);
         const auto after = cuda_counts();
         if (before && at >= 4) {
-            EXPECT_EQ(*after - *before, kOneLaunch) << at;
+            EXPECT_TRUE(is_one_launch(*after - *before))
+                << testing::PrintToString(*after - *before);
         }
         const dflash::Guess want = followed.draft(text);
         EXPECT_EQ(got.tokens, want.path) << at;

@@ -22,7 +22,9 @@ void add(std::vector<TestBackend>& made, const char* name, const BackendOptions&
 // The GPU that is there; else its kernels on the host, in builds that have them.
 Result<Backend> make_cuda(bool poison) {
 #ifdef STRATA_EMULATE
-    STRATA_ASSIGN(auto device, cuda::make_device(0, {.poison = poison}));
+    cuda::DeviceOptions options;
+    options.poison = poison;
+    STRATA_ASSIGN(auto device, cuda::make_device(0, options));
     return Backend{std::move(device), cuda::op_table(0)};
 #else
     return make_cuda_backend(0, poison);
@@ -79,22 +81,27 @@ bool limit_cuda_shared_bytes([[maybe_unused]] std::size_t bytes) {
 }
 
 CudaCounts CudaCounts::operator-(const CudaCounts& before) const {
-    return {launches - before.launches, graph_launches - before.graph_launches,
-            uploads - before.uploads,   downloads - before.downloads,
-            copies - before.copies,     waits - before.waits};
+    return {kernels - before.kernels,
+            launches - before.launches,
+            graph_launches - before.graph_launches,
+            uploads - before.uploads,
+            downloads - before.downloads,
+            copies - before.copies,
+            waits - before.waits};
 }
 
 void PrintTo(const CudaCounts& counts, std::ostream* out) {
-    *out << counts.launches << " launches, " << counts.graph_launches << " of graphs, "
-         << counts.uploads << " uploads, " << counts.downloads << " downloads, " << counts.copies
-         << " copies, " << counts.waits << " waits";
+    *out << counts.kernels << " kernels, " << counts.launches << " launches, "
+         << counts.graph_launches << " of graphs, " << counts.uploads << " uploads, "
+         << counts.downloads << " downloads, " << counts.copies << " copies, " << counts.waits
+         << " waits";
 }
 
 std::optional<CudaCounts> cuda_counts() {
 #ifdef STRATA_EMULATE
     const emulator::Counts& all = emulator::counts();
-    return CudaCounts{all.launches,  all.graph_launches, all.uploads,
-                      all.downloads, all.copies,         all.waits};
+    return CudaCounts{all.kernels,   all.launches, all.graph_launches, all.uploads,
+                      all.downloads, all.copies,   all.waits};
 #else
     return std::nullopt;
 #endif
@@ -106,6 +113,43 @@ bool fail_cuda_after([[maybe_unused]] int launches) {
     return true;
 #else
     return false;
+#endif
+}
+
+bool hang_cuda_after([[maybe_unused]] int launches) {
+#ifdef STRATA_EMULATE
+    emulator::hang_after(launches);
+    return true;
+#else
+    return false;
+#endif
+}
+
+Result<Backend> impatient_cuda_backend([[maybe_unused]] std::chrono::milliseconds limit) {
+#ifdef STRATA_EMULATE
+    cuda::DeviceOptions options;
+    options.wait_limit = limit;
+    STRATA_ASSIGN(auto device, cuda::make_device(0, options));
+    return Backend{std::move(device), cuda::op_table(0)};
+#else
+    return STRATA_ERROR("a real device");
+#endif
+}
+
+bool refuse_cuda_pinned([[maybe_unused]] int calls) {
+#ifdef STRATA_EMULATE
+    emulator::refuse_pinned(calls);
+    return true;
+#else
+    return false;
+#endif
+}
+
+std::size_t cuda_memory_taken() {
+#ifdef STRATA_EMULATE
+    return emulator::memory_taken();
+#else
+    return 0;
 #endif
 }
 

@@ -36,7 +36,7 @@ class Device final : public device::Device {
     explicit Device(const DeviceOptions& options) : shared_(options) {}
 
     std::string_view name() const override { return "CPU"; }
-    std::uint64_t available() const override { return available_memory(); }
+    Result<std::uint64_t> available() const override { return available_memory(); }
     bool has_factors() const override { return true; }
 
     Result<device::Buffer> allocate(std::size_t bytes) override {

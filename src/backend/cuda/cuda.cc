@@ -17,26 +17,34 @@ namespace {
 class Device final : public device::Device {
   public:
     Device(int number, std::string name, const DeviceOptions& options)
-        : number_(number), name_(std::move(name)), options_(options), weights_(number, name_) {}
+        : number_(number),
+          name_(std::move(name)),
+          options_(options),
+          health_{.wait_limit = options.wait_limit, .hung = false, .streams = {}},
+          weights_(number, name_, health_) {}
 
     std::string_view name() const override { return name_; }
     bool has_factors() const override { return true; }
 
-    // None of a device that has failed.
-    std::uint64_t available() const override {
+    Result<std::uint64_t> available() const override {
         std::size_t free = 0;
         std::size_t total = 0;
-        if (cudaSetDevice(number_) != cudaSuccess) return 0;
-        return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+        STRATA_TRY(answers(health_, name_));
+        STRATA_TRY(told(cudaSetDevice(number_), name_));
+        STRATA_TRY(told(cudaMemGetInfo(&free, &total), name_));
+        return std::uint64_t{free};
     }
 
     Result<device::Buffer> allocate(std::size_t bytes) override {
         if (bytes == 0) return device::Buffer();
+        STRATA_TRY(answers(health_, name_));
         STRATA_ASSIGN(std::byte * data, allocate_on(number_, name_, bytes));
         device::Buffer buffer(this, data, bytes);
         // The default stream's work is ordered with no other stream: wait for it.
-        STRATA_TRY(told(cudaMemset(data, 0, bytes), name_));
-        STRATA_TRY(told(cudaDeviceSynchronize(), name_));
+        STRATA_TRY(told(cudaMemsetAsync(data, 0, bytes, nullptr), name_));
+        const cudaError_t done = wait_for(health_, cudaStream_t{nullptr});
+        STRATA_TRY(answers(health_, name_));
+        STRATA_TRY(told(done, name_));
         return buffer;
     }
 
@@ -57,9 +65,7 @@ class Device final : public device::Device {
         move(queue, to, from.data(), from.size(), cudaMemcpyHostToDevice);
     }
     void download(device::Queue& queue, std::span<std::byte> to, const std::byte* from) override {
-        move(queue, to.data(), from, to.size(), cudaMemcpyDeviceToHost);
-        queue.wait();
-        if (own(queue).failed()) std::fill(to.begin(), to.end(), std::byte{0});
+        own(queue).download(to, from);
     }
     void copy(device::Queue& queue, std::byte* to, const std::byte* from,
               std::size_t bytes) override {
@@ -78,13 +84,14 @@ class Device final : public device::Device {
         }
     }
     void unpin(std::span<std::byte> memory) override {
+        if (!settled(health_)) return;
         if (cudaHostUnregister(memory.data()) != cudaSuccess) {
             static_cast<void>(cudaGetLastError());
         }
     }
 
     std::unique_ptr<device::Queue> make_queue() override {
-        return std::make_unique<Queue>(number_, options_.poison);
+        return std::make_unique<Queue>(number_, health_, options_.poison);
     }
 
   private:
@@ -98,12 +105,13 @@ class Device final : public device::Device {
     // Waits until the device no longer uses the memory. Where the process ends before the device
     // object does, the driver is gone and has freed it.
     void release(std::byte* data, std::size_t) noexcept override {
-        static_cast<void>(cudaFree(data));
+        if (settled(health_)) static_cast<void>(cudaFree(data));
     }
 
     int number_;
     std::string name_;
     DeviceOptions options_;
+    Health health_;
     WeightStore weights_;
 };
 

@@ -32,6 +32,7 @@ inline constexpr std::size_t kSharedBytesEverywhere = std::size_t{99} << 10;
 template <typename... Params, typename... Args>
 void launch(device::Queue& queue, const Grid& grid, void (*kernel)(Params...), Args&&... args) {
     auto& own = static_cast<Queue&>(queue);
+    own.pace();
     if (own.failed()) return;
     if (grid.shared_bytes > kSharedBytesUnasked) {
         own.note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

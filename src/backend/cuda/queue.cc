@@ -1,43 +1,91 @@
 #include "backend/cuda/queue.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "base/sleep.h"
 #include "base/text.h"
 
 namespace strata::cuda {
 namespace {
 
-constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kBlockBytesMin = std::size_t{1} << 20;
 // Sixteen window sizes, two states each, a few kinds of work and lengths of context.
 constexpr std::size_t kGraphsMax = 512;
+// What is fetched at once by way of pinned memory.
+constexpr std::size_t kStagingBytes = std::size_t{64} << 10;
+// The driver takes 1,024.
+constexpr int kLaunchesBetweenMarks = 256;
+
+// A step of a token is not made longer by the sleep, and nobody minds it in a prompt.
+constexpr std::chrono::milliseconds kSpin{20};
+constexpr std::chrono::microseconds kSleep{100};
+
+template <typename Ask>
+cudaError_t wait_until(Health& health, const Ask& ask) {
+    using Clock = std::chrono::steady_clock;
+    if (health.hung) return cudaErrorNotReady;
+    cudaError_t result = ask();
+    if (result != cudaErrorNotReady) return result;
+    const Clock::time_point start = Clock::now();
+    while ((result = ask()) == cudaErrorNotReady) {
+        const Clock::duration waited = Clock::now() - start;
+        if (waited >= health.wait_limit) {
+            health.hung = true;
+            return result;
+        }
+        if (waited > kSpin) sleep_for(kSleep);
+    }
+    return result;
+}
+
+constexpr std::string_view kNoTrust =
+    "; nothing that it has computed since can be trusted, and a new start is wanted";
 
 }  // namespace
 
 Status told(cudaError_t result, std::string_view name) {
     if (result == cudaSuccess) return Ok{};
-    return STRATA_ERROR("the device ", name, " failed: ", cudaGetErrorString(result),
-                        "; nothing that it has computed since can be trusted, and a new start is "
-                        "wanted");
+    return STRATA_ERROR("the device ", name, " failed: ", cudaGetErrorString(result), kNoTrust);
+}
+
+cudaError_t wait_for(Health& health, cudaStream_t stream) {
+    return wait_until(health, [&] { return cudaStreamQuery(stream); });
+}
+
+cudaError_t wait_for(Health& health, cudaEvent_t event) {
+    return wait_until(health, [&] { return cudaEventQuery(event); });
+}
+
+bool settled(Health& health) {
+    for (const cudaStream_t stream : health.streams) {
+        static_cast<void>(wait_for(health, stream));
+    }
+    return !health.hung;
+}
+
+Status answers(const Health& health, std::string_view name) {
+    if (!health.hung) return Ok{};
+    return STRATA_ERROR("the device ", name, " failed: its work has not ended after ",
+                        static_cast<double>(health.wait_limit.count()) / 1000, " s", kNoTrust);
 }
 
 Arena::~Arena() {
     for (const Block& block : blocks_) static_cast<void>(cudaFree(block.data));
 }
 
-// Of several blocks the next ops get one as large as all.
-cudaError_t Arena::reset() {
-    used_ = 0;
-    if (blocks_.size() < 2) return cudaSuccess;
+cudaError_t Arena::merge() {
     const std::size_t all = capacity_;
-    cudaError_t freed = cudaSuccess;
-    // Waits until no kernel uses them.
-    for (const Block& block : blocks_) freed = std::max(freed, cudaFree(block.data));
+    cudaError_t first = cudaSuccess;
+    for (const Block& block : blocks_) {
+        const cudaError_t freed = cudaFree(block.data);
+        if (first == cudaSuccess) first = freed;
+    }
     blocks_.clear();
     capacity_ = 0;
     ++generation_;
-    return freed == cudaSuccess ? add_block(all) : freed;
+    return first == cudaSuccess ? add_block(all) : first;
 }
 
 cudaError_t Arena::add_block(std::size_t bytes) {
@@ -51,7 +99,7 @@ cudaError_t Arena::add_block(std::size_t bytes) {
 }
 
 cudaError_t Arena::take(std::size_t bytes, std::byte*& piece) {
-    bytes = (bytes + kAlignment - 1) & ~(kAlignment - 1);
+    bytes = (bytes + kScratchAlignment - 1) & ~(kScratchAlignment - 1);
     if (blocks_.empty() || blocks_.back().bytes - used_ < bytes) {
         const cudaError_t added = add_block(std::max({bytes, capacity_, kBlockBytesMin}));
         if (added != cudaSuccess) return added;
@@ -61,7 +109,8 @@ cudaError_t Arena::take(std::size_t bytes, std::byte*& piece) {
     return cudaSuccess;
 }
 
-Queue::Queue(int number, bool poison) : number_(number), poison_(poison) {
+Queue::Queue(int number, Health& health, bool poison)
+    : number_(number), health_(health), poison_(poison) {
     note(cudaSetDevice(number));
     note(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, number));
     note(cudaDeviceGetAttribute(&shared_bytes_max_, cudaDevAttrMaxSharedMemoryPerBlockOptin,
@@ -70,12 +119,21 @@ Queue::Queue(int number, bool poison) : number_(number), poison_(poison) {
     note(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, number));
     overlaps_kernels_ = major >= 9;
     note(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    for (cudaEvent_t& mark : marks_) note(cudaEventCreateWithFlags(&mark, cudaEventDisableTiming));
+    if (failed()) return;
+    health_.streams.push_back(stream_);
+    void* staging = nullptr;
+    if (cudaHostAlloc(&staging, kStagingBytes, cudaHostAllocDefault) == cudaSuccess) {
+        staging_ = static_cast<std::byte*>(staging);
+    } else {
+        static_cast<void>(cudaGetLastError());  // fetching takes longer
+    }
 }
 
 std::byte* Queue::take_bytes(std::size_t bytes) {
     // Once nothing runs that would use it, any address but null, by which ops tell that there is
     // nothing.
-    auto* piece = reinterpret_cast<std::byte*>(kAlignment);
+    std::byte* piece = nowhere_.data();
     if (!failed()) note(arena_.take(bytes, piece));
     constexpr int kNan = 0xff;  // in every byte of any number format
     if (poison_ && !failed()) note(cudaMemsetAsync(piece, kNan, bytes, stream_));
@@ -84,14 +142,52 @@ std::byte* Queue::take_bytes(std::size_t bytes) {
 
 // A stream whose device is lost cannot be destroyed either, and no longer matters.
 Queue::~Queue() {
+    if (!settled(health_)) {
+        arena_.abandon();
+        return;
+    }
+    std::erase(health_.streams, stream_);
     forget_graphs();
+    for (const cudaEvent_t mark : marks_) {
+        if (mark != nullptr) static_cast<void>(cudaEventDestroy(mark));
+    }
+    static_cast<void>(cudaFreeHost(staging_));
     static_cast<void>(cudaStreamDestroy(stream_));
 }
 
 // After a failure too: what ran before it may still write to memory of the host.
-void Queue::wait() { note(cudaStreamSynchronize(stream_)); }
+void Queue::wait() { note(wait_for(health_, stream_)); }
 
-Status Queue::status() const { return told(failure_, concat("CUDA ", number_)); }
+// A transfer to memory that is not pinned waits in the driver, without a limit: it comes when
+// nothing is left to wait for.
+void Queue::download(std::span<std::byte> to, const std::byte* from) {
+    const bool staged = staging_ != nullptr && to.size() <= kStagingBytes;
+    if (!staged) wait();
+    if (!to.empty() && !failed()) {
+        note(cudaMemcpyAsync(staged ? staging_ : to.data(), from, to.size(), cudaMemcpyDeviceToHost,
+                             stream_));
+    }
+    wait();
+    if (failed()) {
+        std::fill(to.begin(), to.end(), std::byte{0});
+    } else if (staged) {
+        std::copy_n(staging_, to.size(), to.begin());
+    }
+}
+
+void Queue::pace() {
+    if (capturing_ || ++launches_ < kLaunchesBetweenMarks) return;
+    launches_ = 0;
+    const cudaEvent_t mark = marks_[turn_++ % marks_.size()];
+    note(wait_for(health_, mark));  // over where it was never recorded
+    if (!failed()) note(cudaEventRecord(mark, stream_));
+}
+
+Status Queue::status() const {
+    const std::string name = concat("CUDA ", number_);
+    STRATA_TRY(answers(health_, name));
+    return told(failure_, name);
+}
 
 void Queue::forget_graphs() {
     for (const auto& [key, graph] : graphs_) {
@@ -105,7 +201,9 @@ cudaGraphExec_t Queue::capture(const std::function<void()>& submit) {
     if (cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed) != cudaSuccess) {
         return nullptr;
     }
+    capturing_ = true;
     submit();
+    capturing_ = false;
     cudaGraph_t graph = nullptr;
     note(cudaStreamEndCapture(stream_, &graph));
     cudaGraphExec_t exec = nullptr;
@@ -115,7 +213,15 @@ cudaGraphExec_t Queue::capture(const std::function<void()>& submit) {
     return exec;
 }
 
+// Not while work is captured, which ran before: there was room for it.
+void Queue::settle() {
+    if (capturing_ || failed() || !arena_.in_pieces()) return;
+    wait();
+    if (!failed()) note(arena_.merge());
+}
+
 void Queue::run(std::span<const std::int64_t> key, const std::function<void()>& submit) {
+    settle();
     if (failed()) return;
     std::vector<std::int64_t> own(key.begin(), key.end());
     auto found = graphs_.find(own);
@@ -140,7 +246,8 @@ void Queue::run(std::span<const std::int64_t> key, const std::function<void()>& 
 
 Queue& begin_op(device::Queue& queue) {
     auto& own = static_cast<Queue&>(queue);
-    if (!own.failed()) own.note(own.arena_.reset());
+    own.settle();
+    own.arena_.reset();
     return own;
 }
 

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,6 +23,27 @@ namespace strata::cuda {
 // Error: a call failed on `name`, in CUDA's words.
 Status told(cudaError_t result, std::string_view name);
 
+// What all who use one device know of it.
+struct Health {
+    // A wait reaches its limit: work that takes so long will never end.
+    std::chrono::milliseconds wait_limit{};
+    // One has. What waits for the device, as the freeing of its memory does, would not return: it
+    // is left undone, until the process ends.
+    bool hung = false;
+    std::vector<cudaStream_t> streams;  // of the queues that there are
+};
+
+// What the stream or event says once it has ended, asked again and again; cudaErrorNotReady where
+// the device hangs.
+cudaError_t wait_for(Health& health, cudaStream_t stream);
+cudaError_t wait_for(Health& health, cudaEvent_t event);
+// Whether all streams have ended: then what waits for the device returns.
+bool settled(Health& health);
+// Error: the device `name` hangs.
+Status answers(const Health& health, std::string_view name);
+
+inline constexpr std::size_t kScratchAlignment = 256;
+
 // Device memory for the length of one op. It grows while ops grow; once an op as large has run,
 // later ones allocate nothing. Memory that the op before took may be handed out again: the stream
 // runs one after the other.
@@ -32,8 +55,14 @@ class Arena {
     ~Arena();
 
     // Forgets everything taken.
-    cudaError_t reset();
-    // Uninitialized, aligned to 256; unchanged where the device has no memory left.
+    void reset() { used_ = 0; }
+    // Whether merge() would do something.
+    bool in_pieces() const { return blocks_.size() > 1; }
+    // Makes one block of several. Nothing is taken, and nothing uses them.
+    cudaError_t merge();
+    // Leaves the memory as it is for good.
+    void abandon() { blocks_.clear(); }
+    // Uninitialized, aligned to kScratchAlignment; unchanged where the device has no memory left.
     cudaError_t take(std::size_t bytes, std::byte*& piece);
     // Differs after memory was given back: what was taken before must no longer be used.
     std::uint64_t generation() const { return generation_; }
@@ -54,8 +83,9 @@ class Arena {
 // A failed call is noted, since ops have no way to tell; after one nothing more is submitted.
 class Queue final : public device::Queue {
   public:
-    // On the device of this number; `poison`: as DeviceOptions (cuda.h) says.
-    explicit Queue(int number, bool poison = false);
+    // On the device of this number, whose `health` outlives it; `poison`: as DeviceOptions (cuda.h)
+    // says.
+    Queue(int number, Health& health, bool poison);
     Queue(const Queue&) = delete;
     Queue& operator=(const Queue&) = delete;
     ~Queue() override;
@@ -66,7 +96,11 @@ class Queue final : public device::Queue {
     void note(cudaError_t result) {
         if (failure_ == cudaSuccess) failure_ = result;
     }
-    bool failed() const { return failure_ != cudaSuccess; }
+    bool failed() const { return failure_ != cudaSuccess || health_.hung; }
+    // As device::Device::download.
+    void download(std::span<std::byte> to, const std::byte* from);
+    // Before each launch: the driver takes a thousand or so ahead, and then waits without a limit.
+    void pace();
     bool records() const override { return true; }
     // The first call with a key runs what is submitted, so that scratch memory and code are there;
     // the second captures it as a graph, and later ones launch that.
@@ -95,12 +129,21 @@ class Queue final : public device::Queue {
         std::uint64_t arena = 0;         // Arena::generation() of its memory
     };
     std::byte* take_bytes(std::size_t bytes);
+    // Makes one piece of the scratch memory.
+    void settle();
     cudaGraphExec_t capture(const std::function<void()>& submit);
     void forget_graphs();
 
     std::map<std::vector<std::int64_t>, Graph, std::less<>> graphs_;
     const int number_;
+    Health& health_;
     const bool poison_;
+    bool capturing_ = false;
+    int launches_ = 0;  // since the last mark
+    std::size_t turn_ = 0;
+    std::array<cudaEvent_t, 2> marks_{};
+    std::byte* staging_ = nullptr;  // pinned; null: there was none to be had
+    alignas(kScratchAlignment) std::array<std::byte, kScratchAlignment> nowhere_{};
     cudaError_t failure_ = cudaSuccess;
     cudaStream_t stream_ = nullptr;
     int multiprocessors_ = 0;

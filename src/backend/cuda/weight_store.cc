@@ -33,9 +33,11 @@ Result<std::byte*> allocate_on(int number, std::string_view name, std::size_t by
 
 // Where the process ends before the store does, the driver is gone and has freed everything.
 WeightStore::~WeightStore() {
+    if (!settled(health_)) return;
     for (const Slice& slice : slices_) {
         if (slice.done == nullptr) continue;
-        static_cast<void>(cudaEventSynchronize(slice.done));
+        static_cast<void>(wait_for(health_, slice.done));
+        if (health_.hung) return;
         static_cast<void>(cudaEventDestroy(slice.done));
     }
     for (std::byte* chunk : chunks_) static_cast<void>(cudaFree(chunk));
@@ -75,11 +77,16 @@ Result<std::byte*> WeightStore::take(std::size_t bytes) {
     return piece;
 }
 
+// What an earlier call made before it failed is kept.
 Status WeightStore::make_slices() {
     for (Slice& slice : slices_) {
         if (slice.host != nullptr) continue;
-        STRATA_ASSIGN(slice.device, allocate_on(number_, name_, kSliceBytes));
-        STRATA_TRY(told(cudaEventCreateWithFlags(&slice.done, cudaEventDisableTiming), name_));
+        if (slice.device == nullptr) {
+            STRATA_ASSIGN(slice.device, allocate_on(number_, name_, kSliceBytes));
+        }
+        if (slice.done == nullptr) {
+            STRATA_TRY(told(cudaEventCreateWithFlags(&slice.done, cudaEventDisableTiming), name_));
+        }
         void* host = nullptr;
         if (cudaHostAlloc(&host, kSliceBytes, cudaHostAllocDefault) != cudaSuccess) {
             static_cast<void>(cudaGetLastError());
@@ -93,7 +100,7 @@ Status WeightStore::make_slices() {
 // An event that was never recorded is over.
 WeightStore::Slice& WeightStore::next_slice(Queue& queue) {
     Slice& slice = slices_[turn_++ % slices_.size()];
-    queue.note(cudaEventSynchronize(slice.done));
+    queue.note(wait_for(health_, slice.done));
     return slice;
 }
 
@@ -117,8 +124,8 @@ void WeightStore::read(std::span<const std::byte> from, std::byte* to) {
 
 Result<const std::byte*> WeightStore::copy(Queue& queue, std::span<const std::byte> bytes,
                                            const BlockFields& fields, std::int64_t blocks) {
-    STRATA_ASSIGN(std::byte * to, take(bytes.size()));
     STRATA_TRY(make_slices());
+    STRATA_ASSIGN(std::byte * to, take(bytes.size()));
     const auto row_bytes =
         static_cast<std::size_t>(std::max<std::int64_t>(fields.bytes * blocks, 1));
     STRATA_CHECK(row_bytes <= kSliceBytes && bytes.size() % row_bytes == 0);

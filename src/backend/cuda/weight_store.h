@@ -24,8 +24,9 @@ namespace strata::cuda {
 // once.
 class WeightStore {
   public:
-    // On the device of this number, called `name` in errors.
-    WeightStore(int number, std::string_view name) : number_(number), name_(name) {}
+    // On the device of this number, called `name` in errors; `health` is the device's.
+    WeightStore(int number, std::string_view name, Health& health)
+        : number_(number), name_(name), health_(health) {}
     WeightStore(const WeightStore&) = delete;
     WeightStore& operator=(const WeightStore&) = delete;
     ~WeightStore();
@@ -53,6 +54,7 @@ class WeightStore {
 
     const int number_;
     const std::string_view name_;
+    Health& health_;
     std::unique_ptr<ThreadPool> readers_;
     std::array<Slice, 2> slices_;
     std::size_t turn_ = 0;
