@@ -37,6 +37,8 @@ cudaError_t wait_until(Health& health, const Ask& ask) {
         }
         if (waited > kSpin) sleep_for(kSleep);
     }
+    // Not to be ready is kept as an error too, which the next call might report.
+    if (result == cudaSuccess) static_cast<void>(cudaGetLastError());
     return result;
 }
 
