@@ -119,6 +119,12 @@ TEST(StreamRead, streams_may_be_wider_than_a_slice) {
     expect_oracle("two slices a stream", layer, random_input(random, layer, 2, true));
 }
 
+TEST(StreamRead, a_low_rank_may_fill_what_a_block_holds) {
+    Random random("stream_read low");
+    const auto layer = random_stream_read(random, Types(quant::Type::bf16), 4, 24, 320);
+    expect_oracle("L=320", layer, random_input(random, layer, 2, true));
+}
+
 TEST(StreamRead, reading_after_the_fold_is_reading_the_written_residual) {
     Random random("stream_read fold");
     const auto layer = random_stream_read(random, Types::mixed(), 4, 32, 32);

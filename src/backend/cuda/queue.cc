@@ -120,6 +120,7 @@ Queue::Queue(int number, Health& health, bool poison)
     int major = 0;
     note(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, number));
     overlaps_kernels_ = major >= 9;
+    has_tensor_cores_ = major >= 8;
     note(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     for (cudaEvent_t& mark : marks_) note(cudaEventCreateWithFlags(&mark, cudaEventDisableTiming));
     if (failed()) return;

@@ -111,6 +111,8 @@ class Queue final : public device::Queue {
     std::size_t shared_bytes_max() const { return static_cast<std::size_t>(shared_bytes_max_); }
     // Whether a kernel can begin before the one before it has ended.
     bool overlaps_kernels() const { return overlaps_kernels_; }
+    // Whether there are tensor cores for BF16.
+    bool has_tensor_cores() const { return has_tensor_cores_; }
 
     // Uninitialized memory until the next op of this queue; once it has failed, nowhere.
     template <typename T>
@@ -149,6 +151,7 @@ class Queue final : public device::Queue {
     int multiprocessors_ = 0;
     int shared_bytes_max_ = 0;
     bool overlaps_kernels_ = false;
+    bool has_tensor_cores_ = false;
     Arena arena_;
 };
 

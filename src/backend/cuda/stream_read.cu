@@ -1,6 +1,7 @@
 // Bounded by reading down and up, together a third of what a token reads. Weights that take their
-// input as it is go the fused way of stream_read_fused.cu; those of blocks need the whole row
-// rounded before the product, so that the steps are launches of their own.
+// input as it is go the fused ways of stream_read_tiles.cu and stream_read_fused.cu; those of
+// blocks need the whole row rounded before the product, so that the steps are launches of their
+// own.
 #include "backend/cuda/stream_read.h"
 
 #include "backend/cuda/kernels.h"
@@ -110,7 +111,9 @@ void stream_read(const op::StreamRead& args, device::Queue& queue) {
     Queue& own = begin_op(queue);
     check(args);
     if (args.x.rows == 0) return;
-    if (reads_streams_fused(args)) {
+    if (reads_streams_by_tiles(args, own)) {
+        stream_read_tiles(args, own);
+    } else if (reads_streams_fused(args)) {
         stream_read_fused(args, own);
     } else {
         stream_read_stepwise(args, own);
