@@ -228,6 +228,23 @@ TEST(Experts, wide_rows_are_the_same_on_any_number_of_threads) {
     expect_rows_alone(random, layer, kWideRowCounts);
 }
 
+// Formats and shapes that have kernels of their own.
+TEST(Experts, of_three_and_two_bits_match_the_oracle_and_rows_alone) {
+    Random random("experts of few bits");
+    const ExpertsSizes sizes{
+        .width = 1024, .experts = 4, .hidden = 64, .shared_hidden = 32, .active = 2};
+    auto layer = random_experts(random, Types(quant::Type::q8_0), sizes);
+    for (std::size_t e = 0; e < layer.gate.size(); ++e) {
+        layer.gate[e] = random_weight(random, quant::Type::iq3_xxs, sizes.hidden, sizes.width);
+        layer.up[e] = random_weight(random, quant::Type::iq3_xxs, sizes.hidden, sizes.width);
+        layer.down[e] = random_weight(random, quant::Type::q2_0, sizes.width, sizes.hidden);
+    }
+    layer.router = random_weight(random, quant::Type::f32, sizes.experts, sizes.width);
+    expect_oracle("T=3", layer, random.floats(3 * sizes.width, -2, 2));
+    constexpr std::int64_t kCounts[] = {3};
+    expect_rows_alone(random, layer, kCounts);
+}
+
 TEST(Experts, y_is_the_same_without_chosen_and_share) {
     Random random("experts no report");
     const auto layer = random_experts(random, Types::mixed(), {});

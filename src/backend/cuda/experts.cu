@@ -1,10 +1,12 @@
 // Bounded by reading the matrices of the chosen experts. In the formats of rows.h five launches:
-// logits, routing, rounding, gate and up, down with the sum.
+// logits, routing, rounding, gate and up, down with the sum; in those of experts_up.h four, as the
+// routing's launch rounds x too.
 #include <algorithm>
 
 #include "backend/cuda/codebooks.cuh"
 #include "backend/cuda/contract.h"
 #include "backend/cuda/experts_down.h"
+#include "backend/cuda/experts_up.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/products.h"
@@ -115,15 +117,13 @@ unsigned contraction_blocks(const Queue& queue, const Contraction& args) {
         std::min(std::max<std::int64_t>(queue.multiprocessors(), least), args.y.cols));
 }
 
-void contract(Queue& queue, const Pass& pass, const Routing& routing, const Hidden& hidden) {
+Contraction contraction(const Pass& pass, const Routing& routing) {
     const op::Experts& args = pass.args;
     const op::ExpertTable& table = args.experts;
     Contraction all;
     all.routed = expert_part(table.down_type, args.x.cols, table.hidden, 1, table.down_at,
                              table.down_factors);
     all.shared = make_part(args.shared_down, 1);
-    all.hidden = Hidden::rows(hidden.gate, hidden.up);
-    all.shared_hidden = Hidden::rows(hidden.shared_gate, hidden.shared_up);
     all.rows = pass.rows;
     all.active = args.active;
     all.chosen = pass.chosen.row(pass.first);
@@ -133,6 +133,14 @@ void contract(Queue& queue, const Pass& pass, const Routing& routing, const Hidd
     all.scale = pass.scale.row(pass.first);
     all.y = args.y.rows_from(pass.first, pass.rows);
     all.book_bytes = std::max(codebook_bytes(all.routed.type), codebook_bytes(all.shared.type));
+    return all;
+}
+
+void contract(Queue& queue, const Pass& pass, const Routing& routing, const Hidden& hidden) {
+    const op::Experts& args = pass.args;
+    Contraction all = contraction(pass, routing);
+    all.hidden = Hidden::rows(hidden.gate, hidden.up);
+    all.shared_hidden = Hidden::rows(hidden.shared_gate, hidden.shared_up);
     if (has_down_rows(all)) return launch_down_rows(queue, all);
     const unsigned blocks = contraction_blocks(queue, all);
     const std::int64_t most = (args.y.cols + blocks - 1) / blocks;
@@ -144,6 +152,31 @@ void contract(Queue& queue, const Pass& pass, const Routing& routing, const Hidd
         all.made = make_rows(queue, all.hidden, pass.members(), all.routed.group);
         all.shared_made = make_rows(queue, all.shared_hidden, pass.rows, all.shared.group);
     }
+    launch_contraction(queue, all, blocks, static_cast<std::size_t>(all.book_bytes + bytes));
+}
+
+// All that follows the logits, of hidden rows that are rounded as they are made.
+void run_rounded(Queue& queue, const Pass& pass, RouteArgs route_args) {
+    const op::Experts& args = pass.args;
+    const std::int64_t width = args.x.cols;
+    const quant::Type types[kRoundsMax] = {args.experts.gate_type, args.shared_gate.type};
+    for (int i = 0; i < kRoundsMax; ++i) {
+        const int group = group_of(types[i]);
+        route_args.round[i] = {group,
+                               queue.take<std::byte>(pass.rows * operand_bytes(group, width))};
+    }
+    route_args.x = {
+        .data = args.x.row(pass.first), .stride = width, .cols = static_cast<int>(width)};
+    const Routing routing = route(queue, route_args);
+    const RoundedHidden hidden = launch_up_rows(queue, args, routing, pass.rows,
+                                                route_args.round[0].to, route_args.round[1].to);
+    Contraction all = contraction(pass, routing);
+    all.made = hidden.routed;
+    all.shared_made = hidden.shared;
+    if (has_down_rows(all)) return launch_down_rows(queue, all);
+    const unsigned blocks = contraction_blocks(queue, all);
+    const std::int64_t most = (args.y.cols + blocks - 1) / blocks;
+    const std::int64_t bytes = (pass.rows * (args.active + 1) * most * 4 + 15) / 16 * 16;
     launch_contraction(queue, all, blocks, static_cast<std::size_t>(all.book_bytes + bytes));
 }
 
@@ -173,13 +206,19 @@ void experts(const op::Experts& args, device::Queue& queue) {
         pass.chosen = {own.take<std::int32_t>(rows * args.active), rows, args.active};
     }
     const int most = route_rows(args.experts.count);
+    const bool rounded = has_up_rows(own, args);
     for (pass.first = 0; pass.first < rows; pass.first += pass.rows) {
         pass.rows = static_cast<int>(std::min<std::int64_t>(rows - pass.first, most));
-        const Routing routing = route(own, {.logits = pass.logits.rows_from(pass.first, pass.rows),
-                                            .active = args.active,
-                                            .renormalize = args.renormalize,
-                                            .chosen = pass.chosen.row(pass.first),
-                                            .share = pass.share.row(pass.first)});
+        const RouteArgs route_args{.logits = pass.logits.rows_from(pass.first, pass.rows),
+                                   .active = args.active,
+                                   .renormalize = args.renormalize,
+                                   .chosen = pass.chosen.row(pass.first),
+                                   .share = pass.share.row(pass.first)};
+        if (rounded) {
+            run_rounded(own, pass, route_args);
+            continue;
+        }
+        const Routing routing = route(own, route_args);
         contract(own, pass, routing, expand(own, pass, routing));
     }
 }

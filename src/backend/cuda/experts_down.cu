@@ -58,25 +58,44 @@ struct BlockShare {
 struct Member {
     const Part& part;
     const InputRows& hidden;
-    int row;  // of hidden
+    const std::byte* made;  // rows; null: `hidden` is to be rounded
+    int row;                // of either
     const std::byte* weight;
     float factor;
     float share;
 
     __device__ static Member find(const Contraction& args, std::int64_t t, int slot) {
         if (slot == args.active) {
-            return {args.shared,        args.shared_hidden, static_cast<int>(t),
-                    args.shared.weight, args.shared.factor, sigmoid(args.scale[t])};
+            return {args.shared,           args.shared_hidden, args.shared_made,
+                    static_cast<int>(t),   args.shared.weight, args.shared.factor,
+                    sigmoid(args.scale[t])};
         }
         const std::int64_t at = t * args.active + slot;
         const int expert = args.chosen[at];
         const Part& part = args.routed;
         return {part,
                 args.hidden,
+                args.made,
                 args.place[at],
                 part.at[expert],
                 part.factors == nullptr ? part.factor : part.factors[expert],
                 args.share[at]};
+    }
+    // Its rounded row.
+    __device__ void take(std::byte* to) const {
+        if (made != nullptr) {
+            const auto bytes = static_cast<int>(operand_bytes(part.group, part.cols));
+            const auto* from = reinterpret_cast<const uint4*>(made + std::int64_t{row} * bytes);
+            const int lane = static_cast<int>(threadIdx.x) % kWarp;
+            for (int i = lane; i < bytes / 16; i += kWarp) {
+                reinterpret_cast<uint4*>(to)[i] = from[i];
+            }
+            return;
+        }
+#pragma unroll 1
+        for (int c = 0; c < part.cols; c += kTogether) {
+            round_columns(hidden, row, c, part.group, to);
+        }
     }
 };
 
@@ -101,10 +120,7 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp)
     }
     follow_earlier_kernels();
     std::byte* made = share.made(warp);
-#pragma unroll 1
-    for (int c = 0; c < own.part.cols; c += kTogether) {
-        round_columns(own.hidden, own.row, c, own.part.group, made);
-    }
+    own.take(made);
     __syncwarp();
     stage.wait();
     multiply_blocks<1>(own.part.type, {.rows_at = stage.to,

@@ -110,16 +110,14 @@ __device__ inline unsigned max_of_lanes(unsigned value, int lanes) {
     return value;
 }
 
-// 256 columns from `column` on by one warp, eight a lane: those of a group lie in neighbouring
-// lanes. Groups whose values are too small for an inverse become 0, those with a NaN or an infinity
-// NaN; the bits of magnitudes are in their order, NaN last.
-__device__ inline void round_columns(const InputRows& x, std::int64_t row, int column, int group,
-                                     std::byte* to) {
+// Eight columns a lane of a warp, from `column` on, of a row with `units` units: those of a group
+// lie in neighbouring lanes, and nothing from `end` on is stored. Groups whose values are too small
+// for an inverse become 0, those with a NaN or an infinity NaN; the bits of magnitudes are in their
+// order, NaN last.
+__device__ inline void round_eight(const float (&values)[kPiece], int column, int end, int units,
+                                   int group, std::byte* to) {
     constexpr unsigned kInfinity = 0x7f800000u;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int own = column + lane * kPiece;
-    float values[kPiece] = {};
-    if (own < x.cols) x.eight(row, own, values);
     unsigned largest = 0;
     for (const float value : values) {
         const unsigned bits = __float_as_uint(value) & 0x7fffffffu;
@@ -138,9 +136,8 @@ __device__ inline void round_columns(const InputRows& x, std::int64_t row, int c
     }
     sum += __shfl_xor_sync(kAllLanes, sum, 1);
     const int other = __shfl_xor_sync(kAllLanes, sum, 2);
-    if (own >= x.cols) return;
-    const int units = x.cols / kUnit;
-    const int unit = own / kUnit;
+    if (column >= end) return;
+    const int unit = column / kUnit;
     const int place = (lane / 2 % 2 * units + unit) * 16 + lane % 2 * 8;
     *reinterpret_cast<int2*>(to + place) = make_int2(codes[0], codes[1]);
     if (lane % 4 != 0) return;
@@ -148,6 +145,15 @@ __device__ inline void round_columns(const InputRows& x, std::int64_t row, int c
     const float scale = largest >= kInfinity ? nan : __fdiv_rn(magnitude, 127.0f);
     reinterpret_cast<float*>(to)[8 * units + unit] = none && largest < kInfinity ? 0.0f : scale;
     reinterpret_cast<int*>(to)[9 * units + unit] = (sum & 0xffff) | other << 16;
+}
+
+// 256 columns from `column` on by one warp.
+__device__ inline void round_columns(const InputRows& x, std::int64_t row, int column, int group,
+                                     std::byte* to) {
+    const int own = column + static_cast<int>(threadIdx.x) % kWarp * kPiece;
+    float values[kPiece] = {};
+    if (own < x.cols) x.eight(row, own, values);
+    round_eight(values, own, x.cols, x.cols / kUnit, group, to);
 }
 
 // The same columns of a plain row, by one warp.

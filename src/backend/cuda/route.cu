@@ -110,8 +110,18 @@ __device__ void group(const int* picks, int slots, int active, int* leader, cons
     }
 }
 
-__global__ void __launch_bounds__(kThreads) route_kernel(RouteArgs args, Routing to) {
+// The first block routes, the others round.
+__global__ void __launch_bounds__(kThreads)
+    route_kernel(const __grid_constant__ RouteArgs args, const __grid_constant__ Routing to) {
     follow_earlier_kernels();
+    if (blockIdx.x != 0) {
+        const Round& round = args.round[(blockIdx.x - 1) % kRoundsMax];
+        const auto block = static_cast<int>(blockIdx.x - 1) / kRoundsMax;
+        make_operand(args.x, static_cast<int>(args.logits.rows), round.group,
+                     block * kRouteRowsMax + static_cast<int>(threadIdx.x) / kWarp,
+                     static_cast<int>(gridDim.x) / kRoundsMax * kRouteRowsMax, round.to);
+        return;
+    }
     const auto rows = static_cast<int>(args.logits.rows);
     const auto experts = static_cast<int>(args.logits.cols);
     auto* keys = reinterpret_cast<unsigned*>(shared_bytes());
@@ -148,8 +158,10 @@ Routing route(Queue& queue, const RouteArgs& args) {
                      .own_expert = queue.take<int>(slots),
                      .place = queue.take<int>(slots)};
     const std::int64_t words = rows * args.logits.cols + 2 * slots;
+    const std::int64_t rounds = rows * ((args.x.cols + kTogether - 1) / kTogether);
+    const std::int64_t round_blocks = (rounds + kRouteRowsMax - 1) / kRouteRowsMax * kRoundsMax;
     launch(queue,
-           {.blocks = dim3(1),
+           {.blocks = dim3(static_cast<unsigned>(1 + round_blocks)),
             .threads = kThreads,
             .shared_bytes = static_cast<std::size_t>(words) * sizeof(int),
             .dependent = true},

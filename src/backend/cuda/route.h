@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "backend/cuda/operand.cuh"
 #include "backend/cuda/queue.h"
 
 namespace strata::cuda {
@@ -21,12 +22,21 @@ struct Routing {
     int* place = nullptr;       // [T*k]: the member that slot s of row t became, at t*k + s
 };
 
+// Input rows that the launch rounds as well.
+inline constexpr int kRoundsMax = 2;
+struct Round {
+    int group = kPlain;  // as operand.cuh has it
+    std::byte* to = nullptr;
+};
+
 struct RouteArgs {
     MatrixView<const float> logits;  // [T, E], T <= route_rows(E)
     int active = 0;                  // k
     bool renormalize = true;
     std::int32_t* chosen = nullptr;  // [T, k]
     float* share = nullptr;          // [T, k]
+    InputRows x;                     // of T rows; without columns: nothing is rounded
+    Round round[kRoundsMax];
 };
 
 // Rows that one call takes.

@@ -1,0 +1,433 @@
+// Bounded by reading the matrices, all at once. A block makes whole groups of hidden values, so
+// that it rounds them too: of one expert, whose rows come to shared memory, or of the shared one,
+// whose rows are so wide that registers take them. Sums are those of few_rows.cuh, bit for bit.
+#include "backend/cuda/experts_up.h"
+
+#include <algorithm>
+
+#include "backend/cuda/codebooks.cuh"
+#include "backend/cuda/launch.cuh"
+#include "backend/cuda/row_products.cuh"
+#include "backend/cuda/staging.cuh"
+#include "base/check.h"
+
+namespace strata::cuda {
+namespace {
+
+constexpr int kWarps = 16;
+constexpr int kThreads = kWarps * kWarp;
+constexpr int kWarpHidden = 4;                        // of an expert
+constexpr int kBlockHidden = kWarps * kWarpHidden;    // a multiple of every group
+constexpr int kSharedHidden = 2;                      // of the shared one
+constexpr int kSharedBlock = kWarps * kSharedHidden;  // likewise of its group
+constexpr int kRowLanes = 16;                         // that share a row of an expert
+constexpr int kTileMost = 4;                          // rows of x that the shared rows take at once
+constexpr int kIq3Bytes = 98;                         // of 256 columns
+
+// Each lane has a codebook of its own, whose banks no other one asks.
+constexpr int kBookBytes = codebook_bytes(quant::Type::iq3_xxs) * kWarp;
+
+// What both kinds of matrices have.
+struct Side {
+    const std::byte* x = nullptr;  // rounded rows
+    std::byte* to = nullptr;       // rounded hidden rows
+    int units = 0;                 // of a row of x
+    int hidden = 0;
+    int group = 0;  // of `to`
+
+    __device__ const std::byte* x_row(int t) const {
+        return x + t * static_cast<int>(operand_bytes(kUnit, units * kUnit));
+    }
+    // Row `t` of `to` from the eight of each lane, the first at column `from`; all of a warp.
+    __device__ void round(const float* values, int from, int count, int t) const {
+        const int lane = static_cast<int>(threadIdx.x) % kWarp;
+        float eight[kPiece] = {};
+        if (lane * kPiece < count) load_eight(values + lane * kPiece, eight);
+        round_eight(eight, from + lane * kPiece, from + count, hidden / kUnit, group,
+                    to + t * operand_bytes(group, hidden));
+    }
+};
+
+struct Up {
+    Side routed;
+    const int* used = nullptr;
+    const int* expert = nullptr;
+    const int* first = nullptr;
+    const int* x_row = nullptr;
+    const std::byte* const* gate_at = nullptr;
+    const std::byte* const* up_at = nullptr;
+    const float* gate_factors = nullptr;
+    const float* up_factors = nullptr;
+
+    Side shared;
+    const std::byte* shared_gate = nullptr;
+    const std::byte* shared_up = nullptr;
+    float shared_gate_factor = 1;
+    float shared_up_factor = 1;
+    int rows = 0;           // of x
+    int shared_blocks = 0;  // the first blocks
+};
+
+__device__ __forceinline__ float hidden_value(float gate, float gate_factor, float up,
+                                              float up_factor) {
+    if (gate_factor != 1.0f) gate *= gate_factor;
+    if (up_factor != 1.0f) up *= up_factor;
+    return silu(gate) * up;
+}
+
+// What of a block's shared memory is whose: codebook, hidden values, barriers, a row of x, rows.
+constexpr int kHiddenAt = kBookBytes;
+constexpr int kBarriersAt = kHiddenAt + kTileMost * kBlockHidden * 4;
+constexpr int kXAt = kBarriersAt + 2 * kWarps * kStageAlign;
+
+__device__ __forceinline__ float* hidden_of_block() {
+    return reinterpret_cast<float*>(shared_bytes() + kHiddenAt);
+}
+
+// Shared memory by addresses that cost one addition.
+#ifdef __CUDACC__
+using SharedAt = unsigned;
+__device__ __forceinline__ SharedAt shared_at(const std::byte* at) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(at));
+}
+__device__ __forceinline__ unsigned load_word(SharedAt at) {
+    unsigned word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at));
+    return word;
+}
+__device__ __forceinline__ std::uint16_t load_half(SharedAt at) {
+    std::uint16_t half;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(at));
+    return half;
+}
+#else
+using SharedAt = const std::byte*;
+inline SharedAt shared_at(const std::byte* at) { return at; }
+inline unsigned load_word(SharedAt at) { return *reinterpret_cast<const unsigned*>(at); }
+inline std::uint16_t load_half(SharedAt at) { return *reinterpret_cast<const std::uint16_t*>(at); }
+#endif
+
+// Bytes of 255 or 0 by the highest bits of those bytes of `word` that kBytes names, 8 above their
+// numbers.
+template <unsigned kBytes>
+__device__ __forceinline__ unsigned spread_tops(unsigned word) {
+#ifdef __CUDACC__
+    unsigned bytes;
+    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(bytes) : "r"(word), "n"(kBytes));
+    return bytes;
+#else
+    return __byte_perm(word, 0, kBytes);
+#endif
+}
+
+// a * b + c, with no part of it as another instruction.
+template <unsigned kB>
+__device__ __forceinline__ unsigned multiply_add(unsigned a, unsigned c) {
+#ifdef __CUDACC__
+    unsigned sum;
+    asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "n"(kB), "r"(c));
+    return sum;
+#else
+    return a * kB + c;
+#endif
+}
+
+// The seven bits at bit kAt as the signs of eight values, of which an even number is negative:
+// bytes of 255 where one is. Products put each bit at the top of a byte.
+template <int kAt>
+__device__ __forceinline__ void sign_masks(unsigned word, unsigned& low, unsigned& high) {
+    const unsigned seven = word & 127u << kAt;
+    low = spread_tops<0xba98>(seven * (0x10204080u >> kAt));
+    const auto negative = static_cast<unsigned>(__popc(seven));
+    high = spread_tops<0x8ba9>(multiply_add<128>(negative, seven * (0x02040800u >> kAt)));
+}
+
+// Where the unit's parts of a row lie.
+struct UnitAt {
+    SharedAt numbers;
+    SharedAt rest;
+    SharedAt scale;
+};
+
+// sum + the part of one unit of a row. A sum of integers with the bits below is a float, which
+// costs less than its conversion.
+__device__ __forceinline__ float add_iq3(SharedAt book, const UnitAt& at, const unsigned (&x)[8],
+                                         float a, float sum) {
+    constexpr int kFloatBits = 0x4b400000;
+    constexpr float kFloat = 12582912.0f;
+    const unsigned numbers[2] = {load_word(at.numbers), load_word(at.numbers + 4)};
+    const unsigned rest = load_word(at.rest);
+    unsigned masks[8];
+    sign_masks<0>(rest, masks[0], masks[1]);
+    sign_masks<7>(rest, masks[2], masks[3]);
+    sign_masks<0>(rest >> 14, masks[4], masks[5]);
+    sign_masks<7>(rest >> 14, masks[6], masks[7]);
+    int inverted = kFloatBits;
+    int masked = 0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const unsigned number =
+            __byte_perm(numbers[i / 4], 0, 0x4440u + static_cast<unsigned>(i % 4));
+        const unsigned values = load_word(book + number * (kWarp * 4));
+        const auto own = static_cast<int>(x[i]);
+        // -value = ~value + 1
+        inverted = __dp4a(static_cast<int>(values ^ masks[i]), own, inverted);
+        masked = __dp4a(static_cast<int>(masks[i]), own, masked);
+    }
+    // The four highest bits are s: (16 + s) / 2 - 7.75 = (s + 1/2) / 2, all of it exact.
+    const float part =
+        __fmaf_rn(__uint_as_float((rest >> 9 & 0x00780000u) | 0x41800000u), 0.5f, -7.75f);
+    const float scale = half_to_float(load_half(at.scale)) * part;
+    return __fmaf_rn(__int_as_float(inverted - masked) - kFloat, scale * a, sum);
+}
+
+// Bytes of rows where they are brought to.
+__host__ __device__ constexpr int staged(int bytes) {
+    return (bytes + kStageAlign - 1) / kStageAlign * kStageAlign;
+}
+
+struct ExpertRows {
+    const std::byte* gate;  // kWarpHidden rows each, in shared memory
+    const std::byte* up;
+    float gate_factor;
+    float up_factor;
+};
+
+// The warp's hidden values of one row of x: each half of its lanes has every other one.
+__device__ __forceinline__ void make_hidden(const ExpertRows& rows, int units, float* to) {
+    constexpr int kPairs = kWarpHidden / 2;
+    const int row_bytes = units / 8 * kIq3Bytes;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int own = lane % kRowLanes;
+    const int half = lane / kRowLanes;
+    const SharedAt book = shared_at(shared_bytes() + lane * 4);
+    const std::byte* x_at = shared_bytes() + kXAt;
+    const SharedAt at[2] = {shared_at(rows.gate + half * row_bytes),
+                            shared_at(rows.up + half * row_bytes)};
+    float sums[kPairs][2] = {};
+#pragma unroll 1
+    for (int unit = own; unit < units; unit += kRowLanes) {
+        const uint4 low = reinterpret_cast<const uint4*>(x_at)[unit];
+        const uint4 high = reinterpret_cast<const uint4*>(x_at)[units + unit];
+        const unsigned x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        const float a = reinterpret_cast<const float*>(x_at)[8 * units + unit];
+        const int numbers = unit * 8;
+        const int rest = units * 8 + unit * 4;
+        const int scale = units * 12 + unit / 8 * 2;
+#pragma unroll
+        for (int i = 0; i < kPairs; ++i) {
+#pragma unroll
+            for (int j = 0; j < 2; ++j) {
+                const SharedAt row = at[j] + i * 2 * row_bytes;
+                sums[i][j] =
+                    add_iq3(book, {row + numbers, row + rest, row + scale}, x, a, sums[i][j]);
+            }
+        }
+    }
+#pragma unroll
+    for (int by = kRowLanes / 2; by > 0; by /= 2) {
+#pragma unroll
+        for (int i = 0; i < kPairs; ++i) {
+            sums[i][0] += __shfl_xor_sync(kAllLanes, sums[i][0], by);
+            sums[i][1] += __shfl_xor_sync(kAllLanes, sums[i][1], by);
+        }
+    }
+    static_assert(kPairs == 2);
+    if (own >= kPairs) return;
+    to[own * 2 + half] = hidden_value(own == 0 ? sums[0][0] : sums[1][0], rows.gate_factor,
+                                      own == 0 ? sums[0][1] : sums[1][1], rows.up_factor);
+}
+
+// A block of one expert.
+__device__ __forceinline__ void run_routed(const Up& args, int block) {
+    const Side& side = args.routed;
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int row_bytes = side.units / 8 * kIq3Bytes;
+    const int bytes = kWarpHidden * row_bytes;
+    std::byte* stages = shared_bytes() + kXAt + operand_bytes(kUnit, side.units * kUnit);
+    auto* barriers =
+        reinterpret_cast<std::uint64_t*>(shared_bytes() + kBarriersAt + 2 * warp * kStageAlign);
+    Stage gate{.to = stages + 2 * warp * staged(bytes), .barrier = barriers};
+    Stage up{.to = gate.to + staged(bytes), .barrier = barriers + 2};
+    gate.prepare();
+    up.prepare();
+    auto* book = reinterpret_cast<uint4*>(shared_bytes());
+#pragma unroll
+    for (int i = static_cast<int>(threadIdx.x); i < kBookBytes / 16; i += kThreads) {
+        const unsigned four = reinterpret_cast<const unsigned*>(&kIq3XxsTable)[i / (kWarp / 4)];
+        book[i] = {four, four, four, four};
+    }
+    follow_earlier_kernels();
+    const int across = side.hidden / kBlockHidden;
+    const int segment = block / across;
+    const int used = *args.used;
+    const int expert = args.expert[segment];
+    const int begin = args.first[segment];
+    const int end = args.first[segment + 1];
+    if (segment >= used) return;
+    const int from = block % across * kBlockHidden;
+    const std::int64_t at = std::int64_t{from + warp * kWarpHidden} * row_bytes;
+    gate.begin(args.gate_at[expert] + at, bytes);
+    up.begin(args.up_at[expert] + at, bytes);
+    const ExpertRows rows{gate.to, up.to,
+                          args.gate_factors == nullptr ? 1.0f : args.gate_factors[expert],
+                          args.up_factors == nullptr ? 1.0f : args.up_factors[expert]};
+    auto* x = reinterpret_cast<uint4*>(shared_bytes() + kXAt);
+#pragma unroll 1
+    for (int member = begin; member < end; ++member) {
+        const auto* x_from = reinterpret_cast<const uint4*>(side.x_row(args.x_row[member]));
+        for (int i = static_cast<int>(threadIdx.x); i < side.units * 40 / 16; i += kThreads) {
+            x[i] = x_from[i];
+        }
+        __syncthreads();
+        if (member == begin) {
+            gate.wait();
+            up.wait();
+        }
+        make_hidden(rows, side.units, hidden_of_block() + warp * kWarpHidden);
+        __syncthreads();
+        if (warp == 0) side.round(hidden_of_block(), from, kBlockHidden, member);
+    }
+}
+
+// A block of the shared one, with kTile rows of x at a time.
+template <int kTile>
+__device__ __forceinline__ void run_shared(const Up& args, int block) {
+    using Own = BlockUnits<quant::Type::q8_0>;
+    constexpr int kRows = 2 * kSharedHidden;
+    const Side& side = args.shared;
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    const int from = block * kSharedBlock;
+    const int row_bytes = side.units * 34;
+    const std::int64_t at = std::int64_t{from + warp * kSharedHidden} * row_bytes;
+    typename Own::Raw raw[kRows];
+    const auto load = [&](int unit) {
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+            const std::byte* row =
+                (r % 2 == 0 ? args.shared_gate : args.shared_up) + at + r / 2 * row_bytes;
+            Own::load(Planes<quant::Type::q8_0>{row, side.units, kStageAlign}, unit, raw[r]);
+        }
+    };
+    if (lane < side.units) load(lane);
+    follow_earlier_kernels();
+#pragma unroll 1
+    for (int first = 0; first < args.rows; first += kTile) {
+        float sums[kRows][kTile] = {};
+#pragma unroll 1
+        for (int unit = lane; unit < side.units; unit += kWarp) {
+            if (first != 0 || unit != lane) load(unit);
+            Unit weight[kRows];
+#pragma unroll
+            for (int r = 0; r < kRows; ++r) Own::decode(raw[r], unit, nullptr, weight[r]);
+#pragma unroll
+            for (int t = 0; t < kTile; ++t) {
+                const RoundedRow x{side.x_row(min(first + t, args.rows - 1)), side.units};
+                int codes[8];
+                x.codes(unit, codes);
+                const float a = x.scale(unit);
+#pragma unroll
+                for (int r = 0; r < kRows; ++r) {
+                    sums[r][t] = add_unit<Own>(weight[r], codes, 0, a, sums[r][t]);
+                }
+            }
+        }
+        float* hidden = hidden_of_block();
+#pragma unroll
+        for (int t = 0; t < kTile; ++t) {
+#pragma unroll
+            for (int r = 0; r < kRows; ++r) sums[r][t] = warp_sum(sums[r][t]);
+            if (lane < kSharedHidden) {
+                hidden[t * kSharedBlock + warp * kSharedHidden + lane] =
+                    hidden_value(lane == 0 ? sums[0][t] : sums[2][t], args.shared_gate_factor,
+                                 lane == 0 ? sums[1][t] : sums[3][t], args.shared_up_factor);
+            }
+        }
+        __syncthreads();
+        if (warp < kTile && first + warp < args.rows) {
+            side.round(hidden + warp * kSharedBlock, from, kSharedBlock, first + warp);
+        }
+        __syncthreads();
+    }
+}
+
+template <int kTile>
+__global__ void __launch_bounds__(kThreads) up_kernel(const __grid_constant__ Up args) {
+    const auto block = static_cast<int>(blockIdx.x);
+    if (block < args.shared_blocks) {
+        run_shared<kTile>(args, block);
+    } else {
+        run_routed(args, block - args.shared_blocks);
+    }
+}
+
+std::size_t block_bytes(std::int64_t cols) {
+    const auto row_bytes = static_cast<int>(cols / 256 * kIq3Bytes);
+    return static_cast<std::size_t>(kXAt + operand_bytes(kUnit, cols) +
+                                    2 * kWarps * staged(kWarpHidden * row_bytes));
+}
+
+bool rounds_whole_groups(quant::Type type, std::int64_t hidden, int block) {
+    const int group = group_of(type);
+    return group != kPlain && block % group == 0 && hidden % block == 0;
+}
+
+bool is_aligned(const op::Weight& weight) {
+    return weight.type == quant::Type::q8_0 && weight.row_bytes % kStageAlign == 0 &&
+           reinterpret_cast<std::uintptr_t>(weight.data) % kStageAlign == 0;
+}
+
+}  // namespace
+
+bool has_up_rows(const Queue& queue, const op::Experts& args) {
+    const op::ExpertTable& table = args.experts;
+    const std::int64_t cols = args.x.cols;
+    // Rows in shared memory are read by words.
+    return table.gate_type == quant::Type::iq3_xxs && table.up_type == quant::Type::iq3_xxs &&
+           cols % 512 == 0 && block_bytes(cols) <= queue.shared_bytes_max() &&
+           is_aligned(args.shared_gate) && is_aligned(args.shared_up) &&
+           rounds_whole_groups(table.down_type, table.hidden, kBlockHidden) &&
+           rounds_whole_groups(args.shared_down.type, args.shared_gate.rows, kSharedBlock);
+}
+
+RoundedHidden launch_up_rows(Queue& queue, const op::Experts& args, const Routing& routing,
+                             int rows, const std::byte* x, const std::byte* shared_x) {
+    const op::ExpertTable& table = args.experts;
+    const int members = rows * args.active;
+    const auto units = static_cast<int>(args.x.cols / kUnit);
+    const auto hidden = static_cast<int>(table.hidden);
+    const auto shared_hidden = static_cast<int>(args.shared_gate.rows);
+    const int group = group_of(table.down_type);
+    const int shared_group = group_of(args.shared_down.type);
+    const RoundedHidden made{
+        queue.take<std::byte>(members * operand_bytes(group, hidden)),
+        queue.take<std::byte>(rows * operand_bytes(shared_group, shared_hidden))};
+    const Up all{.routed = {x, made.routed, units, hidden, group},
+                 .used = routing.used,
+                 .expert = routing.expert,
+                 .first = routing.first,
+                 .x_row = routing.x_row,
+                 .gate_at = table.gate_at,
+                 .up_at = table.up_at,
+                 .gate_factors = table.gate_factors,
+                 .up_factors = table.up_factors,
+                 .shared = {shared_x, made.shared, units, shared_hidden, shared_group},
+                 .shared_gate = args.shared_gate.data,
+                 .shared_up = args.shared_up.data,
+                 .shared_gate_factor = args.shared_gate.factor,
+                 .shared_up_factor = args.shared_up.factor,
+                 .rows = rows,
+                 .shared_blocks = shared_hidden / kSharedBlock};
+    const auto segments = static_cast<int>(std::min<std::int64_t>(members, table.count));
+    const int blocks = all.shared_blocks + segments * (hidden / kBlockHidden);
+    launch(queue,
+           {.blocks = dim3(static_cast<unsigned>(blocks)),
+            .threads = kThreads,
+            .shared_bytes = block_bytes(args.x.cols),
+            .dependent = true},
+           rows == 1 ? up_kernel<1> : up_kernel<kTileMost>, all);
+    return made;
+}
+
+}  // namespace strata::cuda
