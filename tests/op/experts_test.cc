@@ -232,7 +232,7 @@ TEST(Experts, wide_rows_are_the_same_on_any_number_of_threads) {
 TEST(Experts, of_three_and_two_bits_match_the_oracle_and_rows_alone) {
     Random random("experts of few bits");
     const ExpertsSizes sizes{
-        .width = 1024, .experts = 4, .hidden = 64, .shared_hidden = 32, .active = 2};
+        .width = 1024, .experts = 4, .hidden = 128, .shared_hidden = 64, .active = 2};
     auto layer = random_experts(random, Types(quant::Type::q8_0), sizes);
     for (std::size_t e = 0; e < layer.gate.size(); ++e) {
         layer.gate[e] = random_weight(random, quant::Type::iq3_xxs, sizes.hidden, sizes.width);

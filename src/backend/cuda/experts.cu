@@ -6,6 +6,7 @@
 #include "backend/cuda/codebooks.cuh"
 #include "backend/cuda/contract.h"
 #include "backend/cuda/experts_down.h"
+#include "backend/cuda/experts_down_two.h"
 #include "backend/cuda/experts_up.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
@@ -168,11 +169,13 @@ void run_rounded(Queue& queue, const Pass& pass, RouteArgs route_args) {
     route_args.x = {
         .data = args.x.row(pass.first), .stride = width, .cols = static_cast<int>(width)};
     const Routing routing = route(queue, route_args);
-    const RoundedHidden hidden = launch_up_rows(queue, args, routing, pass.rows,
-                                                route_args.round[0].to, route_args.round[1].to);
     Contraction all = contraction(pass, routing);
+    const bool two = has_down_two(all);
+    const RoundedHidden hidden = launch_up_rows(
+        queue, args, routing, pass.rows, route_args.round[0].to, route_args.round[1].to, two);
     all.made = hidden.routed;
     all.shared_made = hidden.shared;
+    if (two) return launch_down_two(queue, all);
     if (has_down_rows(all)) return launch_down_rows(queue, all);
     const unsigned blocks = contraction_blocks(queue, all);
     const std::int64_t most = (args.y.cols + blocks - 1) / blocks;

@@ -33,7 +33,8 @@ struct Side {
     std::byte* to = nullptr;       // rounded hidden rows
     int units = 0;                 // of a row of x
     int hidden = 0;
-    int group = 0;  // of `to`
+    int group = 0;        // of `to`
+    bool turned = false;  // likewise
 
     __device__ const std::byte* x_row(int t) const {
         return x + t * static_cast<int>(operand_bytes(kUnit, units * kUnit));
@@ -43,8 +44,11 @@ struct Side {
         const int lane = static_cast<int>(threadIdx.x) % kWarp;
         float eight[kPiece] = {};
         if (lane * kPiece < count) load_eight(values + lane * kPiece, eight);
-        round_eight(eight, from + lane * kPiece, from + count, hidden / kUnit, group,
-                    to + t * operand_bytes(group, hidden));
+        const auto store = [&]<bool kTurned>() {
+            round_eight<kTurned>(eight, from + lane * kPiece, from + count, hidden / kUnit, group,
+                                 to + t * operand_bytes(group, hidden));
+        };
+        return turned ? store.template operator()<true>() : store.template operator()<false>();
     }
 };
 
@@ -392,7 +396,7 @@ bool has_up_rows(const Queue& queue, const op::Experts& args) {
 }
 
 RoundedHidden launch_up_rows(Queue& queue, const op::Experts& args, const Routing& routing,
-                             int rows, const std::byte* x, const std::byte* shared_x) {
+                             int rows, const std::byte* x, const std::byte* shared_x, bool turned) {
     const op::ExpertTable& table = args.experts;
     const int members = rows * args.active;
     const auto units = static_cast<int>(args.x.cols / kUnit);
@@ -403,7 +407,7 @@ RoundedHidden launch_up_rows(Queue& queue, const op::Experts& args, const Routin
     const RoundedHidden made{
         queue.take<std::byte>(members * operand_bytes(group, hidden)),
         queue.take<std::byte>(rows * operand_bytes(shared_group, shared_hidden))};
-    const Up all{.routed = {x, made.routed, units, hidden, group},
+    const Up all{.routed = {x, made.routed, units, hidden, group, turned},
                  .used = routing.used,
                  .expert = routing.expert,
                  .first = routing.first,
@@ -412,7 +416,7 @@ RoundedHidden launch_up_rows(Queue& queue, const op::Experts& args, const Routin
                  .up_at = table.up_at,
                  .gate_factors = table.gate_factors,
                  .up_factors = table.up_factors,
-                 .shared = {shared_x, made.shared, units, shared_hidden, shared_group},
+                 .shared = {shared_x, made.shared, units, shared_hidden, shared_group, false},
                  .shared_gate = args.shared_gate.data,
                  .shared_up = args.shared_up.data,
                  .shared_gate_factor = args.shared_gate.factor,

@@ -17,8 +17,9 @@ struct RoundedHidden {
 // Whether launch_up_rows() has the formats and shapes, for any number of rows.
 bool has_up_rows(const Queue& queue, const op::Experts& args);
 
-// Of `rows` rows of x that are rounded in the groups of IQ3_XXS and of Q8_0.
+// Of `rows` rows of x that are rounded in the groups of IQ3_XXS and of Q8_0; `turned`: rows of
+// `routed` are (operand.cuh).
 RoundedHidden launch_up_rows(Queue& queue, const op::Experts& args, const Routing& routing,
-                             int rows, const std::byte* x, const std::byte* shared_x);
+                             int rows, const std::byte* x, const std::byte* shared_x, bool turned);
 
 }  // namespace strata::cuda

@@ -101,6 +101,13 @@ struct RoundedRow {
 __device__ inline int low_sum(int sums) { return static_cast<std::int16_t>(sums & 0xffff); }
 __device__ inline int high_sum(int sums) { return sums >> 16; }
 
+// A turned row differs in two things, for weights of two bits that are codes - 1. The 16 codes of
+// half a unit are a square of four that is turned over, as the fields of a word of two bits lie.
+// And in place of the sums is kTurnedBits less both of them: where a product of codes begins, whose
+// bits are then those of a float.
+inline constexpr int kTurnedBits = 0x4b400000;
+__device__ inline float turned_sum(int bits) { return __int_as_float(bits) - 12582912.0f; }
+
 // The largest of the values that the same `lanes` neighbouring lanes hold.
 __device__ inline unsigned max_of_lanes(unsigned value, int lanes) {
     for (int by = lanes / 2; by > 0; by /= 2) {
@@ -110,10 +117,11 @@ __device__ inline unsigned max_of_lanes(unsigned value, int lanes) {
     return value;
 }
 
-// Eight columns a lane of a warp, from `column` on, of a row with `units` units: those of a group
-// lie in neighbouring lanes, and nothing from `end` on is stored. Groups whose values are too small
-// for an inverse become 0, those with a NaN or an infinity NaN; the bits of magnitudes are in their
-// order, NaN last.
+// Eight columns a lane of a warp, from `column` on, of a row with `units` units, turned or not:
+// those of a group lie in neighbouring lanes, and nothing from `end` on is stored. Groups whose
+// values are too small for an inverse become 0, those with a NaN or an infinity NaN; the bits of
+// magnitudes are in their order, NaN last.
+template <bool kTurned = false>
 __device__ inline void round_eight(const float (&values)[kPiece], int column, int end, int units,
                                    int group, std::byte* to) {
     constexpr unsigned kInfinity = 0x7f800000u;
@@ -138,13 +146,22 @@ __device__ inline void round_eight(const float (&values)[kPiece], int column, in
     const int other = __shfl_xor_sync(kAllLanes, sum, 2);
     if (column >= end) return;
     const int unit = column / kUnit;
-    const int place = (lane / 2 % 2 * units + unit) * 16 + lane % 2 * 8;
-    *reinterpret_cast<int2*>(to + place) = make_int2(codes[0], codes[1]);
+    const int place = (lane / 2 % 2 * units + unit) * 16;
+    if constexpr (kTurned) {
+        for (int i = 0; i < 4; ++i) {
+            const int two = (codes[0] >> 8 * i & 255) | (codes[1] >> 8 * i & 255) << 8;
+            *reinterpret_cast<std::uint16_t*>(to + place + i * 4 + lane % 2 * 2) =
+                static_cast<std::uint16_t>(two);
+        }
+    } else {
+        *reinterpret_cast<int2*>(to + place + lane % 2 * 8) = make_int2(codes[0], codes[1]);
+    }
     if (lane % 4 != 0) return;
     const float nan = __uint_as_float(0x7fc00000u);
     const float scale = largest >= kInfinity ? nan : __fdiv_rn(magnitude, 127.0f);
     reinterpret_cast<float*>(to)[8 * units + unit] = none && largest < kInfinity ? 0.0f : scale;
-    reinterpret_cast<int*>(to)[9 * units + unit] = (sum & 0xffff) | other << 16;
+    reinterpret_cast<int*>(to)[9 * units + unit] =
+        kTurned ? kTurnedBits - (sum + other) : (sum & 0xffff) | other << 16;
 }
 
 // 256 columns from `column` on by one warp.
