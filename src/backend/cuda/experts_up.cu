@@ -280,6 +280,7 @@ __device__ __forceinline__ void run_routed(const Up& args, int block) {
 #pragma unroll 1
     for (int member = begin; member < end; ++member) {
         const auto* x_from = reinterpret_cast<const uint4*>(side.x_row(args.x_row[member]));
+#pragma unroll 1
         for (int i = static_cast<int>(threadIdx.x); i < side.units * 40 / 16; i += kThreads) {
             x[i] = x_from[i];
         }
