@@ -75,6 +75,32 @@ TEST(BlockTypes, each_row_is_bit_identical_to_that_row_alone) {
     }
 }
 
+// Widths whose rows kernels hold in registers, and formats without blocks beside them.
+TEST(BlockTypes, wide_rows_match_the_oracle_and_are_bit_identical_to_each_row_alone) {
+    struct Case {
+        quant::Type type;
+        std::int64_t width;
+    };
+    for (const Case& own : {Case{quant::Type::q8_0, 2560}, Case{quant::Type::q8_0, 5120},
+                            Case{quant::Type::q8_0, 6144}, Case{quant::Type::q4_0, 2560},
+                            Case{quant::Type::f32, 2560}, Case{quant::Type::bf16, 2560}}) {
+        Random random("block types wide", static_cast<std::uint64_t>(own.type));
+        const bool blocks = quant::info(own.type).block > 1;
+        const TestWeight weight = blocks ? random_blocks(random, own.type, 11, own.width)
+                                         : random_weight(random, own.type, 11, own.width);
+        const auto x = random.floats(6 * own.width, -2, 2);
+        check_product(weight, x);
+        for (TestBackend& backend : backends()) {
+            const auto together = run_product(backend, weight, x);
+            for (const std::int64_t rows : {1, 2, 3}) {
+                expect_same_bits(backend.name + ", " + name_of(own.type),
+                                 run_product(backend, weight, slice(x, 2, rows, own.width)),
+                                 slice(together, 2, rows, weight.rows));
+            }
+        }
+    }
+}
+
 TEST(BlockTypes, a_factor_multiplies_every_product) {
     for (const quant::Type type : {quant::Type::nvfp4, quant::Type::q8_0}) {
         Random random("block types factor", static_cast<std::uint64_t>(type));

@@ -156,9 +156,9 @@ __device__ __forceinline__ void multiply_block_rows(const RowJob& job) {
     }
 }
 
-// Rows that a warp takes together where blocks are wide: eight bits or so a weight cost no more to
-// unpack than to move, so they go to registers at once.
-inline constexpr int kWideRows = 4;
+// Where blocks are wide, eight bits or so a weight cost no more to unpack than to move, so they go
+// to registers at once: these units of a lane, kWarp / lanes_of_row() rows of a warp.
+inline constexpr int kWideUnits = 3;
 __host__ __device__ constexpr bool is_wide(quant::Type type) {
     return type == quant::Type::q8_0 || type == quant::Type::q4_0;
 }
@@ -169,42 +169,59 @@ template <quant::Type kType, int kTile, typename Ready>
 __device__ __forceinline__ void multiply_wide_rows(const RowJob& job, const Ready& ready) {
     using Own = BlockUnits<kType>;
     const int units = job.cols / kUnit;
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    typename Own::Raw raw[kWideRows];
-    const auto load = [&](int unit) {
+    const int lane = static_cast<int>(threadIdx.x) % job.lanes;
+    const int row = static_cast<int>(threadIdx.x) % kWarp / job.lanes;
+    const std::byte* from = job.rows_at + min(row, job.rows - 1) * job.row_bytes;
+    typename Own::Raw raw[kWideUnits];
+    const auto load = [&](int begin) {
 #pragma unroll
-        for (int r = 0; r < kWideRows; ++r) {
-            const std::byte* from = job.rows_at + (r < job.rows ? r : 0) * job.row_bytes;
-            Own::load(Planes<kType>{from, units, kStageAlign}, unit, raw[r]);
+        for (int u = 0; u < kWideUnits; ++u) {
+            const int unit = begin + u * job.lanes;
+            if (unit < units) Own::load(EarlyPlanes<kType>{from, units}, unit, raw[u]);
         }
     };
-    if (lane < units) load(lane);
+    load(lane);
     ready();
+    const int sweep = kWideUnits * job.lanes;
 #pragma unroll 1
     for (int first = 0; first < job.count; first += kTile) {
         const std::byte* x[kTile];
 #pragma unroll
         for (int t = 0; t < kTile; ++t) x[t] = job.made + job.x_row(first + t) * job.made_bytes;
-        float sums[kWideRows][kTile] = {};
+        float sums[1][kTile] = {};
 #pragma unroll 1
-        for (int unit = lane; unit < units; unit += kWarp) {
-            if (first != 0 || unit != lane) load(unit);
-            Unit weight[kWideRows];
+        for (int begin = lane; begin < units; begin += sweep) {
+            if (begin >= sweep || (first != 0 && units > sweep)) load(begin);
 #pragma unroll
-            for (int r = 0; r < kWideRows; ++r) Own::decode(raw[r], unit, nullptr, weight[r]);
-            add_rows<Own, kTile, kWideRows>(weight, x, units, unit, sums);
+            for (int u = 0; u < kWideUnits; ++u) {
+                const int unit = begin + u * job.lanes;
+                if (unit >= units) break;
+                Unit weight[1];
+                Own::decode(raw[u], unit, nullptr, weight[0]);
+                add_rows<Own, kTile, 1>(weight, x, units, unit, sums);
+            }
         }
 #pragma unroll
         for (int t = 0; t < kTile; ++t) {
-            float own = 0.0f;
-#pragma unroll
-            for (int r = 0; r < kWideRows; ++r) {
-                const float sum = warp_sum(sums[r][t]);
-                if (lane == r) own = sum;
+            float sum = sums[0][t];
+            for (int by = job.lanes / 2; by > 0; by /= 2) {
+                sum += __shfl_xor_sync(kAllLanes, sum, by);
             }
-            if (lane < kWideRows) job.store(first + t, lane, own);
+            if (lane == 0) job.store(first + t, row, sum);
         }
     }
+}
+
+// The sum of a row without blocks: kValueWarps * kWarp chains take the row's fours of columns in
+// turns, one after the other; those of a warp are added in halves, then those of the warps in
+// order.
+inline constexpr int kValueWarps = 4;
+inline constexpr int kValueFour = 4;
+__device__ __forceinline__ float add_value_four(float4 weight, float4 x, float sum) {
+    sum = __fmaf_rn(weight.x, x.x, sum);
+    sum = __fmaf_rn(weight.y, x.y, sum);
+    sum = __fmaf_rn(weight.z, x.z, sum);
+    return __fmaf_rn(weight.w, x.w, sum);
 }
 
 template <int kTile>

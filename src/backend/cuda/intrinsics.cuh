@@ -68,6 +68,30 @@ __device__ inline void follow_earlier_kernels() {
     let_later_kernel_begin();
 }
 
+// A word of 2, 8 or 16 bytes of memory that the kernel does not write. Where a wait for earlier
+// kernels follows, the load is on its way by then: one through the read-only cache may come later.
+template <typename Word>
+__device__ inline Word load_early(const void* from) {
+#ifdef __CUDACC__
+    Word word;
+    if constexpr (sizeof(Word) == 16) {
+        asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(word.x), "=r"(word.y), "=r"(word.z), "=r"(word.w)
+                     : "l"(__cvta_generic_to_global(from)));
+    } else if constexpr (sizeof(Word) == 8) {
+        asm volatile("ld.global.v2.u32 {%0, %1}, [%2];"
+                     : "=r"(word.x), "=r"(word.y)
+                     : "l"(__cvta_generic_to_global(from)));
+    } else {
+        static_assert(sizeof(Word) == 2);
+        asm volatile("ld.global.u16 %0, [%1];" : "=h"(word) : "l"(__cvta_generic_to_global(from)));
+    }
+    return word;
+#else
+    return *static_cast<const Word*>(from);
+#endif
+}
+
 // The position of row 0 of an op whose place is given, or stands in memory.
 template <typename Args>
 __device__ std::int64_t first_of(const Args& args) {

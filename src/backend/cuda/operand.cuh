@@ -54,6 +54,16 @@ struct InputRows {
         const float value = data[row * stride + column];
         return up == nullptr ? value : silu(value) * up[row * stride + column];
     }
+    // Four columns from a multiple of four on.
+    __device__ float4 four(std::int64_t row, int column) const {
+        const float* from = data + row * stride + column;
+        if (column + 4 <= cols && up == nullptr &&
+            reinterpret_cast<std::uintptr_t>(from) % sizeof(float4) == 0) {
+            return *reinterpret_cast<const float4*>(from);
+        }
+        return make_float4(at(row, column), at(row, column + 1), at(row, column + 2),
+                           at(row, column + 3));
+    }
     // Eight columns from a multiple of eight on.
     __device__ void eight(std::int64_t row, int column, float* to) const {
         const std::int64_t from = row * stride + column;
@@ -165,7 +175,8 @@ __device__ inline void round_eight(const float (&values)[kPiece], int column, in
 }
 
 // 256 columns from `column` on by one warp.
-__device__ inline void round_columns(const InputRows& x, std::int64_t row, int column, int group,
+template <typename Rows>
+__device__ inline void round_columns(const Rows& x, std::int64_t row, int column, int group,
                                      std::byte* to) {
     const int own = column + static_cast<int>(threadIdx.x) % kWarp * kPiece;
     float values[kPiece] = {};

@@ -103,6 +103,8 @@ void run_other_products(Queue& queue, Products& products) {
 
 void run_products(Queue& queue, Products& products) {
     Products rows;
+    rows.x = products.x;
+    rows.x_rows = products.x_rows;
     Products others = products;
     others.parts = 0;
     for (int i = 0; i < products.parts; ++i) {

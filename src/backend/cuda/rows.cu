@@ -6,6 +6,7 @@
 #include <span>
 
 #include "backend/cuda/codebooks.cuh"
+#include "backend/cuda/dense_rows.h"
 #include "backend/cuda/few_rows.cuh"
 #include "backend/cuda/launch.cuh"
 #include "base/check.h"
@@ -25,50 +26,50 @@ bool goes_wide(const Part& part) {
 
 int task_rows(const Part& part, int window) {
     if (!has_blocks(part.type)) return 1;
-    return goes_wide(part) ? kWideRows : rows_of_warp(part.cols, part.row_bytes, window);
+    return goes_wide(part) ? kWarp / lanes_of_row(part.cols)
+                           : rows_of_warp(part.cols, part.row_bytes, window);
 }
 int stage_bytes(const Part& part, int window) {
     return goes_wide(part) ? 0 : staged_bytes(task_rows(part, window) * part.row_bytes);
 }
 
-// Eight columns; those past `cols` are 0.
+// Four columns; those past the end are 0.
 template <quant::Type kType>
-__device__ __forceinline__ void staged_piece(const std::byte* from, int cols, float* to) {
-#pragma unroll
-    for (int j = 0; j < kPiece; ++j) {
-        if (j >= cols) {
-            to[j] = 0.0f;
-        } else if (kType == quant::Type::f32) {
-            to[j] = reinterpret_cast<const float*>(from)[j];
-        } else {
-            to[j] = bfloat_to_float(reinterpret_cast<const std::uint16_t*>(from)[j]);
-        }
-    }
+__device__ __forceinline__ float4 staged_four(const std::byte* row, int column, int cols) {
+    const auto value = [&](int c) {
+        if (c >= cols) return 0.0f;
+        if (kType == quant::Type::f32) return reinterpret_cast<const float*>(row)[c];
+        return bfloat_to_float(reinterpret_cast<const std::uint16_t*>(row)[c]);
+    };
+    return make_float4(value(column), value(column + 1), value(column + 2), value(column + 3));
 }
 
-// One row of a format without blocks.
+// One row of a format without blocks; the warp has the chains of all of kValueWarps.
 template <quant::Type kType, int kTile>
 __device__ __forceinline__ void multiply_value_row(const RowJob& job, const InputRows& x) {
-    constexpr int kValueBytes = kType == quant::Type::f32 ? 4 : 2;
+    constexpr int kStep = kWarp * kValueFour;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
 #pragma unroll 1
     for (int first = 0; first < job.count; first += kTile) {
-        float sums[kTile] = {};
+        float sums[kValueWarps][kTile] = {};
 #pragma unroll 1
-        for (int c = lane * kPiece; c < job.cols; c += kWarp * kPiece) {
-            float weight[kPiece];
-            staged_piece<kType>(job.rows_at + c * kValueBytes, job.cols - c, weight);
+        for (int begin = lane * kValueFour; begin < job.cols; begin += kValueWarps * kStep) {
 #pragma unroll
-            for (int t = 0; t < kTile; ++t) {
-                float own[kPiece];
-                x.eight(job.x_row(first + t), c, own);
+            for (int w = 0; w < kValueWarps; ++w) {
+                const int c = begin + w * kStep;
+                const float4 weight = staged_four<kType>(job.rows_at, c, job.cols);
 #pragma unroll
-                for (int j = 0; j < kPiece; ++j) sums[t] = __fmaf_rn(weight[j], own[j], sums[t]);
+                for (int t = 0; t < kTile; ++t) {
+                    sums[w][t] =
+                        add_value_four(weight, x.four(job.x_row(first + t), c), sums[w][t]);
+                }
             }
         }
 #pragma unroll
         for (int t = 0; t < kTile; ++t) {
-            const float sum = warp_sum(sums[t]);
+            float sum = warp_sum(sums[0][t]);
+#pragma unroll
+            for (int w = 1; w < kValueWarps; ++w) sum += warp_sum(sums[w][t]);
             if (lane == 0) job.store(first + t, 0, sum);
         }
     }
@@ -296,10 +297,12 @@ bool has_rows(const Part& part) {
 }
 
 void launch_rows(Queue& queue, Products& products) {
-    const bool made = make_rows_of(queue, products);
+    const bool dense = has_dense_rows(products);
+    const bool made = (!dense || dense_rows_need_made(products)) && make_rows_of(queue, products);
     // Formats without blocks first: theirs are the longest sums.
     std::stable_partition(products.part, products.part + products.parts,
                           [](const Part& part) { return !has_blocks(part.type); });
+    if (dense) return launch_dense_rows(queue, products);
     int window = 1;
     for (int i = 0; i < products.parts; ++i) {
         window = std::max(window, products.part[i].members_most);

@@ -47,6 +47,25 @@ __device__ inline unsigned shared_address(const void* address) {
 }
 #endif
 
+// Copies 16 bytes to shared memory, both addresses multiples of that; other blocks of the
+// multiprocessor find them in its cache. They are there after wait_shared(), for others after a
+// barrier too.
+__device__ inline void copy_shared(std::byte* to, const std::byte* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(
+                     static_cast<unsigned>(__cvta_generic_to_shared(to))),
+                 "l"(__cvta_generic_to_global(from))
+                 : "memory");
+#else
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+#endif
+}
+__device__ inline void wait_shared() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 // Where a warp has bytes brought to, once. All of the warp call its functions.
 struct Stage {
     std::byte* to;           // shared memory of the warp, aligned to kStageAlign

@@ -118,6 +118,22 @@ __device__ inline unsigned load_half(const std::byte* from, SharedAlign) {
     return *reinterpret_cast<const std::uint16_t*>(from);
 }
 
+// In place of an alignment: the address is one of memory that no kernel writes, a multiple of 16 at
+// fields of as many bytes; the loads stay before a wait for earlier kernels that follows them.
+struct EarlyAlign {};
+template <int kWords>
+__device__ inline void load_words(const std::byte* from, EarlyAlign, unsigned* to) {
+    static_assert(kWords % 4 == 0);
+#pragma unroll
+    for (int i = 0; i < kWords; i += 4) {
+        const uint4 four = load_early<uint4>(from + 4 * i);
+        to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
+    }
+}
+__device__ inline unsigned load_half(const std::byte* from, EarlyAlign) {
+    return load_early<std::uint16_t>(from);
+}
+
 // Where the fields of a row's blocks lie: in planes, or as files have them.
 template <quant::Type kType>
 struct Planes {
@@ -137,6 +153,18 @@ struct StagedPlanes {
     const std::byte* row;
     int blocks;
     SharedAlign align;
+
+    template <int kField>
+    __device__ const std::byte* at(int block) const {
+        return Planes<kType>{row, blocks, 0}.template at<kField>(block);
+    }
+};
+// Planes of rows that start at multiples of 16.
+template <quant::Type kType>
+struct EarlyPlanes {
+    const std::byte* row;
+    int blocks;
+    static constexpr EarlyAlign align{};
 
     template <int kField>
     __device__ const std::byte* at(int block) const {

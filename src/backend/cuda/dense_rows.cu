@@ -1,0 +1,381 @@
+// Bounded by reading the weights. A lane asks for all that it multiplies before earlier kernels
+// have ended, so there is one trip to memory; x then lies in shared memory. Parameters are few and
+// code is short: both are read for the first time in every launch.
+#include "backend/cuda/dense_rows.h"
+
+#include <algorithm>
+
+#include "backend/cuda/few_rows.cuh"
+#include "backend/cuda/launch.cuh"
+#include "base/check.h"
+
+namespace strata::cuda {
+namespace {
+
+constexpr int kWarps = kValueWarps;
+constexpr int kThreads = kWarps * kWarp;
+// Where a window has more rows or a launch more blocks, rows are rounded before: doing so in every
+// block then costs more than a launch.
+constexpr int kOwnRowsMost = 1;
+constexpr int kOwnBlocksMost = 4096;
+constexpr int kXBytesMost = 57344;  // of rounded input rows in shared memory
+
+// Rows that `lanes` lanes hold in `held` units each; sizes that are known make the code short.
+template <int kLanes, int kHeld>
+struct RowShape {
+    static constexpr int lanes = kLanes;
+    static constexpr int held = kHeld;
+    static constexpr int units = kLanes * kHeld;
+    static constexpr int cols = units * kUnit;
+    static constexpr int x_bytes = static_cast<int>(operand_bytes(kUnit, cols));
+    // Rows without blocks: fours of columns of a thread.
+    static constexpr int fours = cols / kValueFour / kThreads;
+    static constexpr bool has_values = fours * kThreads * kValueFour == cols && fours <= 5;
+    static_assert(lanes == lanes_of_row(cols));
+};
+using Cols2560 = RowShape<16, 5>;
+using Cols5120 = RowShape<32, 5>;
+using Cols6144 = RowShape<32, 6>;
+
+struct DensePart {
+    const std::byte* weight;
+    float* out;
+    int rows;
+    int out_stride;
+    float factor;
+    quant::Type type;
+};
+
+struct DenseArgs {
+    int first_block[kPartsMax];
+    int parts;
+    int x_rows;
+    int x_held;  // rounded input rows that shared memory has at once
+    int group;
+    const std::byte* made;  // null where blocks round x themselves
+    const float* x;
+    std::int64_t x_stride;
+    DensePart part[kPartsMax];
+
+    __device__ void store(const DensePart& own, int t, int row, float sum) const {
+        own.out[std::int64_t{t} * own.out_stride + row] =
+            own.factor == 1.0f ? sum : sum * own.factor;
+    }
+};
+
+// Some of the input rows, rounded, to shared memory. All of the block call it.
+template <typename Shape>
+__device__ __forceinline__ void bring_rows(const DenseArgs& args, int begin, int rows,
+                                           std::byte* to) {
+    const std::byte* from = args.made + std::int64_t{begin} * Shape::x_bytes;
+#pragma unroll 4
+    for (int i = static_cast<int>(threadIdx.x) * 16; i < rows * Shape::x_bytes;
+         i += kThreads * 16) {
+        copy_shared(to + i, from + i);
+    }
+    wait_shared();
+    __syncthreads();
+}
+
+// A row as it lies in shared memory.
+struct SharedRow {
+    const float* data;
+    int cols;
+
+    __device__ void eight(std::int64_t, int column, float* to) const {
+        load_eight(data + column, to);
+    }
+};
+
+// The same of the one input row, which the block rounds. A thread reads what it copied itself.
+template <typename Shape>
+__device__ __forceinline__ void round_row(const DenseArgs& args, std::byte* to) {
+    constexpr int kStep = kThreads * kPiece;
+    std::byte* const raw = to + Shape::x_bytes;
+    const SharedRow row{reinterpret_cast<const float*>(raw), Shape::cols};
+    const auto thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+    for (int i = 0; i < (Shape::cols + kStep - 1) / kStep; ++i) {
+        const int c = thread * kPiece + i * kStep;
+        if (c < Shape::cols) {
+            const auto* from = reinterpret_cast<const std::byte*>(args.x + c);
+            copy_shared(raw + c * 4, from);
+            copy_shared(raw + c * 4 + 16, from + 16);
+        }
+    }
+    wait_shared();
+#pragma unroll 1
+    for (int c = thread / kWarp * kTogether; c < Shape::cols; c += kWarps * kTogether) {
+        round_columns(row, 0, c, args.group, to);
+    }
+    __syncthreads();
+}
+
+// sums = the products of the units that a lane holds.
+template <quant::Type kType, typename Shape, int kTile>
+__device__ __forceinline__ void multiply_units(
+    const typename BlockUnits<kType>::Raw (&raw)[Shape::held], const std::byte* const (&x)[kTile],
+    int lane, float (&sums)[1][kTile]) {
+    using Own = BlockUnits<kType>;
+#pragma unroll
+    for (int u = 0; u < Shape::held; ++u) {
+        Unit weight[1];
+        Own::decode(raw[u], 0, nullptr, weight[0]);
+        add_rows<Own, kTile, 1>(weight, x, Shape::units, lane + u * Shape::lanes, sums);
+    }
+}
+
+// kWarp / lanes rows of blocks a warp.
+template <quant::Type kType, typename Shape, int kTile, bool kOwnX>
+__device__ __forceinline__ void multiply_held(const DenseArgs& args, const DensePart& part,
+                                              int block) {
+    using Own = BlockUnits<kType>;
+    constexpr BlockFields kFields = block_fields(kType);
+    static_assert(kFields.values == kUnit);
+    const auto thread = static_cast<int>(threadIdx.x);
+    const int lane = thread % Shape::lanes;
+    const int row = (block * kThreads + thread) / Shape::lanes;
+    const std::byte* from =
+        part.weight + std::int64_t{min(row, part.rows - 1)} * (Shape::units * kFields.bytes);
+    typename Own::Raw raw[Shape::held];
+#pragma unroll
+    for (int u = 0; u < Shape::held; ++u) {
+        Own::load(EarlyPlanes<kType>{from, Shape::units}, lane + u * Shape::lanes, raw[u]);
+    }
+    follow_earlier_kernels();
+    std::byte* const held = shared_bytes();
+#pragma unroll 1
+    for (int begin = 0; begin < (kOwnX ? 1 : args.x_rows); begin += kOwnX ? 1 : args.x_held) {
+        const int rows = kOwnX ? 1 : min(args.x_held, args.x_rows - begin);
+        if constexpr (kOwnX) {
+            round_row<Shape>(args, held);
+        } else {
+            if (begin != 0) __syncthreads();
+            bring_rows<Shape>(args, begin, rows, held);
+        }
+#pragma unroll 1
+        for (int first = 0; first < rows; first += kTile) {
+            const std::byte* x[kTile];
+#pragma unroll
+            for (int t = 0; t < kTile; ++t) x[t] = held + min(first + t, rows - 1) * Shape::x_bytes;
+            float sums[1][kTile] = {};
+            multiply_units<kType, Shape, kTile>(raw, x, lane, sums);
+#pragma unroll
+            for (int t = 0; t < kTile; ++t) {
+                float sum = sums[0][t];
+#pragma unroll
+                for (int by = Shape::lanes / 2; by > 0; by /= 2) {
+                    sum += __shfl_xor_sync(kAllLanes, sum, by);
+                }
+                if (lane == 0 && row < part.rows && first + t < rows) {
+                    args.store(part, begin + first + t, row, sum);
+                }
+            }
+        }
+    }
+}
+
+// Four values of F32, or of BF16 in half the bits.
+__device__ __forceinline__ uint4 load_values(const DensePart& part, int row, int cols, int four) {
+    const std::int64_t at = std::int64_t{row} * cols + four * kValueFour;
+    if (part.type == quant::Type::f32) return load_early<uint4>(part.weight + at * 4);
+    const uint2 pairs = load_early<uint2>(part.weight + at * 2);
+    return make_uint4(pairs.x, pairs.y, 0, 0);
+}
+__device__ __forceinline__ float4 values_of(const DensePart& part, uint4 bits) {
+    if (part.type != quant::Type::f32) {
+        bits = make_uint4(bits.x << 16, bits.x & 0xffff0000u, bits.y << 16, bits.y & 0xffff0000u);
+    }
+    return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
+                       __uint_as_float(bits.w));
+}
+
+// A row without blocks: a thread takes fours of columns kThreads apart.
+template <typename Shape, int kTile>
+__device__ __forceinline__ void multiply_values(const DenseArgs& args, const DensePart& part,
+                                                int row) {
+    __shared__ float parts[kWarps][kTile];
+    const auto thread = static_cast<int>(threadIdx.x);
+    uint4 bits[Shape::fours];
+#pragma unroll
+    for (int j = 0; j < Shape::fours; ++j) {
+        bits[j] = load_values(part, row, Shape::cols, j * kThreads + thread);
+    }
+    follow_earlier_kernels();
+#pragma unroll 1
+    for (int first = 0; first < args.x_rows; first += kTile) {
+        float4 x[kTile][Shape::fours];
+#pragma unroll
+        for (int t = 0; t < kTile; ++t) {
+            const auto* own = reinterpret_cast<const float4*>(
+                args.x + min(first + t, args.x_rows - 1) * args.x_stride);
+#pragma unroll
+            for (int j = 0; j < Shape::fours; ++j) x[t][j] = own[j * kThreads + thread];
+        }
+        float sums[kTile] = {};
+#pragma unroll
+        for (int j = 0; j < Shape::fours; ++j) {
+            const float4 weight = values_of(part, bits[j]);
+#pragma unroll
+            for (int t = 0; t < kTile; ++t) sums[t] = add_value_four(weight, x[t][j], sums[t]);
+        }
+        if (first != 0) __syncthreads();
+#pragma unroll
+        for (int t = 0; t < kTile; ++t) {
+            const float sum = warp_sum(sums[t]);
+            if (thread % kWarp == 0) parts[thread / kWarp][t] = sum;
+        }
+        __syncthreads();
+        if (thread < kTile && first + thread < args.x_rows) {
+            float sum = parts[0][thread];
+#pragma unroll
+            for (int w = 1; w < kWarps; ++w) sum += parts[w][thread];
+            args.store(part, first + thread, row, sum);
+        }
+    }
+}
+
+__device__ __forceinline__ int part_of(const DenseArgs& args, int block) {
+    int own = 0;
+    while (own + 1 < args.parts && block >= args.first_block[own + 1]) ++own;
+    return own;
+}
+
+template <quant::Type kType, typename Shape, int kTile, bool kOwnX>
+__global__ void __launch_bounds__(kThreads, kTile == 1 ? 5 : 4)
+    dense_kernel(const __grid_constant__ DenseArgs args) {
+    const auto block = static_cast<int>(blockIdx.x);
+    const int own = part_of(args, block);
+    const DensePart& part = args.part[own];
+    const int at = block - args.first_block[own];
+    if constexpr (Shape::has_values) {
+        if (part.type != kType) return multiply_values<Shape, kTile>(args, part, at);
+    }
+    multiply_held<kType, Shape, kTile, kOwnX>(args, part, at);
+}
+
+// Where no part has blocks.
+template <typename Shape, int kTile>
+__global__ void __launch_bounds__(kThreads, 4)
+    values_kernel(const __grid_constant__ DenseArgs args) {
+    const auto block = static_cast<int>(blockIdx.x);
+    const int own = part_of(args, block);
+    multiply_values<Shape, kTile>(args, args.part[own], block - args.first_block[own]);
+}
+
+// The format of the parts with blocks; f32: there are none.
+quant::Type block_type(const Products& products) {
+    for (int i = 0; i < products.parts; ++i) {
+        if (has_blocks(products.part[i].type)) return products.part[i].type;
+    }
+    return quant::Type::f32;
+}
+
+bool starts_aligned(const void* at, std::size_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(at) % bytes == 0;
+}
+
+// use(shape) for the shape of rows of `cols` columns, if there is one.
+template <typename Use>
+bool with_shape(int cols, Use use) {
+    switch (cols) {
+        case Cols2560::cols:
+            return use(Cols2560());
+        case Cols5120::cols:
+            return use(Cols5120());
+        case Cols6144::cols:
+            return use(Cols6144());
+        default:
+            return false;
+    }
+}
+
+bool fits(const Part& part, const InputRows& x, quant::Type type) {
+    if (part.expert != nullptr || part.at != nullptr || part.cols != x.cols) return false;
+    if (!starts_aligned(part.weight, kStageAlign)) return false;
+    return with_shape(part.cols, [&](auto shape) {
+        return has_blocks(part.type) ? is_wide(part.type) && part.type == type : shape.has_values;
+    });
+}
+
+int blocks_of(const Part& part) {
+    const int rows = has_blocks(part.type) ? kThreads / lanes_of_row(part.cols) : 1;
+    return (part.rows + rows - 1) / rows;
+}
+
+template <quant::Type kType, typename Shape>
+void launch_shape(Queue& queue, Grid grid, DenseArgs& args) {
+    args.x_held = std::min(args.x_rows, kXBytesMost / Shape::x_bytes / 4 * 4);
+    grid.shared_bytes = args.made == nullptr ? Shape::x_bytes + Shape::cols * sizeof(float)
+                                             : static_cast<std::size_t>(args.x_held) *
+                                                   static_cast<std::size_t>(Shape::x_bytes);
+    launch(queue, grid,
+           args.made == nullptr ? dense_kernel<kType, Shape, 1, true>
+           : args.x_rows == 1   ? dense_kernel<kType, Shape, 1, false>
+           : args.x_rows == 2   ? dense_kernel<kType, Shape, 2, false>
+                                : dense_kernel<kType, Shape, 4, false>,
+           args);
+}
+
+void launch_values(Queue& queue, const Grid& grid, const DenseArgs& args) {
+    launch(queue, grid,
+           args.x_rows == 1   ? values_kernel<Cols2560, 1>
+           : args.x_rows == 2 ? values_kernel<Cols2560, 2>
+                              : values_kernel<Cols2560, 4>,
+           args);
+}
+
+}  // namespace
+
+bool has_dense_rows(const Products& products) {
+    const InputRows& x = products.x;
+    if (x.up != nullptr || x.stride % kValueFour != 0) return false;
+    if (!starts_aligned(x.data, sizeof(float4))) return false;
+    const quant::Type type = block_type(products);
+    return std::all_of(products.part, products.part + products.parts,
+                       [&](const Part& part) { return fits(part, x, type); });
+}
+
+bool dense_rows_need_made(const Products& products) {
+    std::int64_t blocks = 0;
+    for (int i = 0; i < products.parts; ++i) blocks += blocks_of(products.part[i]);
+    return products.x_rows > kOwnRowsMost || blocks > kOwnBlocksMost;
+}
+
+void launch_dense_rows(Queue& queue, const Products& products) {
+    DenseArgs args{};
+    args.parts = products.parts;
+    args.x_rows = products.x_rows;
+    args.x = products.x.data;
+    args.x_stride = products.x.stride;
+    int blocks = 0;
+    for (int i = 0; i < products.parts; ++i) {
+        const Part& part = products.part[i];
+        args.first_block[i] = blocks;
+        args.part[i] = {.weight = part.weight,
+                        .out = part.out,
+                        .rows = part.rows,
+                        .out_stride = static_cast<int>(part.out_stride),
+                        .factor = part.factor,
+                        .type = part.type};
+        blocks += blocks_of(part);
+        if (!has_blocks(part.type)) continue;
+        args.made = part.made;
+        args.group = part.group;
+    }
+    const Grid grid{
+        .blocks = dim3(static_cast<unsigned>(blocks)), .threads = kThreads, .dependent = true};
+    const quant::Type type = block_type(products);
+    if (!has_blocks(type)) return launch_values(queue, grid, args);
+    const bool known = with_shape(products.x.cols, [&](auto shape) {
+        if (type == quant::Type::q8_0) {
+            launch_shape<quant::Type::q8_0, decltype(shape)>(queue, grid, args);
+        } else {
+            launch_shape<quant::Type::q4_0, decltype(shape)>(queue, grid, args);
+        }
+        return true;
+    });
+    STRATA_CHECK(known);
+}
+
+}  // namespace strata::cuda
