@@ -26,9 +26,10 @@ struct DeltaTile {
     float* q;      // [rows, dk], units over sqrt(dk)
     float* k;      // [rows, dk], units
     float* v;      // [rows, dv]
-    float* o;      // [rows, dv]
+    float* o;      // [rows, o_stride], or in device memory
     float* beta;   // [rows]
     float* alpha;  // [rows]
+    std::int64_t o_stride;
 
     __device__ DeltaTile(float* memory, const op::DeltaShape& shape)
         : q(memory),
@@ -36,7 +37,8 @@ struct DeltaTile {
           v(k + kDeltaRows * shape.key_dim),
           o(v + kDeltaRows * shape.value_dim),
           beta(o + kDeltaRows * shape.value_dim),
-          alpha(beta + kDeltaRows) {}
+          alpha(beta + kDeltaRows),
+          o_stride(shape.value_dim) {}
 };
 
 inline std::size_t delta_tile_bytes(const op::DeltaShape& shape) {
@@ -48,6 +50,7 @@ inline std::size_t delta_tile_bytes(const op::DeltaShape& shape) {
 template <int kThreads>
 __device__ void make_units(const DeltaTile& tile, int dk, int rows) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x) / kWarp; i < 2 * rows; i += kThreads / kWarp) {
         const bool query = i < rows;
         float* x = query ? tile.q + i * dk : tile.k + (i - rows) * dk;
@@ -62,6 +65,7 @@ __device__ void make_units(const DeltaTile& tile, int dk, int rows) {
 // The memory of a head of any shape: a thread a column, in device memory.
 struct DeltaColumns {
     static constexpr int kThreads = 128;
+    static constexpr int kColumns = 0;  // of the head that a block has; 0: all
 
     int dk;
     int dv;
@@ -87,24 +91,26 @@ struct DeltaColumns {
                 to[i * dv + j] = m;
                 if constexpr (kRead) o = __fmaf_rn(q[i], m, o);
             }
-            if constexpr (kRead) tile.o[row * dv + j] = o;
+            if constexpr (kRead) tile.o[row * tile.o_stride + j] = o;
         }
         from = to;
     }
     __device__ void finish() const {}
 };
 
-// The memory of a head of kDim x kDim in the registers of a block. A warp has kWarpColumns columns:
-// lane l has four of them in rows l / kLanesAcross, + kStride, ...; sums over rows are exchanges
-// within the warp, so that the rows of a window need no barrier between them.
-template <int kDim>
+// Columns of the memory of a head of kDim x kDim in the registers of a block: those of part
+// blockIdx.y, kOwn of them. A warp has kWarpColumns columns: lane l has four of them in rows
+// l / kLanesAcross, + kStride, ...; sums over rows are exchanges within the warp, so that the rows
+// of a window need no barrier between them.
+template <int kDim, int kOwn>
 struct DeltaRegisters {
-    static constexpr int kThreads = kDim * 4;
+    static constexpr int kThreads = kOwn * 4;
+    static constexpr int kColumns = kOwn == kDim ? 0 : kOwn;
     static constexpr int kWarpColumns = 8;
     static constexpr int kLanesAcross = kWarpColumns / 4;
     static constexpr int kStride = kWarp / kLanesAcross;
     static constexpr int kHeld = kDim / kStride;
-    static_assert(kThreads / kWarp * kWarpColumns == kDim);
+    static_assert(kThreads / kWarp * kWarpColumns == kOwn && kDim % kOwn == 0);
 
     float memory[kHeld][4];
     float* to;
@@ -113,7 +119,8 @@ struct DeltaRegisters {
 
     __device__ DeltaRegisters(const op::DeltaShape&, const float* from, float* to_) : to(to_) {
         const int lane = static_cast<int>(threadIdx.x) % kWarp;
-        column = static_cast<int>(threadIdx.x) / kWarp * kWarpColumns + lane % kLanesAcross * 4;
+        column = static_cast<int>(blockIdx.y) * kOwn +
+                 static_cast<int>(threadIdx.x) / kWarp * kWarpColumns + lane % kLanesAcross * 4;
         first = lane / kLanesAcross;
 #pragma unroll
         for (int n = 0; n < kHeld; ++n) {
@@ -169,7 +176,7 @@ struct DeltaRegisters {
         sum_rows(o);
         if (first != 0) return;
 #pragma unroll
-        for (int c = 0; c < 4; ++c) tile.o[row * kDim + column + c] = o[c];
+        for (int c = 0; c < 4; ++c) tile.o[row * tile.o_stride + column + c] = o[c];
     }
 
     __device__ void finish() const {
@@ -189,8 +196,11 @@ void with_delta_memory(const op::DeltaShape& shape, const float* from, const flo
     const auto is = [&](int dim) {
         return aligned && shape.key_dim == dim && shape.value_dim == dim;
     };
-    if (is(128)) return use.template operator()<DeltaRegisters<128>>();
-    if (is(32)) return use.template operator()<DeltaRegisters<32>>();
+    // What comes after takes two heads a warp.
+    if (is(128) && shape.value_heads % 2 == 0) {
+        return use.template operator()<DeltaRegisters<128, 32>>();
+    }
+    if (is(32)) return use.template operator()<DeltaRegisters<32, 32>>();
     use.template operator()<DeltaColumns>();
 }
 

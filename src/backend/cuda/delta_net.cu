@@ -1,12 +1,18 @@
-// Bounded by reading the five weights at few rows. Between the products one launch does all else, a
-// block a value head: convolution, units, gates, the recurrence with the head's memory in registers
-// (read and written once a call: what comes next after the weights), norm and gate. The heads of
-// one key head each convolve its queries and keys again, which costs less than a launch.
+// Bounded by reading the five weights at few rows. Between the products one launch does the
+// convolution, units, gates and the recurrence with a head's memory in registers (read and written
+// once a call: what comes next after the weights), in blocks of a value head or of some of its
+// columns, and norm and gate where a block has the head; else they go with the rounding of the rows
+// for the last product. Blocks of one key head each convolve its queries and keys again, which
+// costs less than a launch.
+#include <algorithm>
+
 #include "backend/cuda/delta.cuh"
 #include "backend/cuda/history.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/norm.cuh"
+#include "backend/cuda/operand.cuh"
+#include "backend/cuda/products.h"
 #include "backend/cuda/project.h"
 #include "base/check.h"
 
@@ -24,22 +30,33 @@ __device__ bool owns_key(const op::DeltaShape& shape, op::HeadOrder order, int h
     return h % (shape.value_heads / shape.key_heads) == 0;
 }
 
-// The channels of value head h: its key head's queries and keys, and its values.
+// The columns of value head blockIdx.x that a block has: those of part blockIdx.y.
+struct HeadPart {
+    int first;
+    int columns;
+
+    __device__ HeadPart(const op::DeltaShape& shape, int columns_)
+        : first(static_cast<int>(blockIdx.y) * columns_),
+          columns(columns_ == 0 ? shape.value_dim : columns_) {}
+};
+
+// The channels of a part of value head h: its key head's queries and keys, and its values.
 struct HeadChannels {
     int key_dim;
-    int value_dim;
+    int values;
     std::int64_t query;
     std::int64_t key;
     std::int64_t value;
 
-    __device__ HeadChannels(const op::DeltaShape& shape, op::HeadOrder order, int h)
+    __device__ HeadChannels(const op::DeltaShape& shape, op::HeadOrder order, int h,
+                            const HeadPart& part)
         : key_dim(shape.key_dim),
-          value_dim(shape.value_dim),
+          values(part.columns),
           query(std::int64_t{delta_key_head(shape, order, h)} * shape.key_dim),
           key(std::int64_t{shape.key_heads} * shape.key_dim + query),
           value(2 * std::int64_t{shape.key_heads} * shape.key_dim +
-                std::int64_t{h} * shape.value_dim) {}
-    __device__ int count() const { return 2 * key_dim + value_dim; }
+                std::int64_t{h} * shape.value_dim + part.first) {}
+    __device__ int count() const { return 2 * key_dim + values; }
     __device__ std::int64_t at(int i) const {
         return i < key_dim       ? query + i
                : i < 2 * key_dim ? key + i - key_dim
@@ -47,18 +64,20 @@ struct HeadChannels {
     }
 };
 
-// to = the last rows of (from ++ u[0 .. rows)), of the channels that value head h answers for. A
-// thread walks down a channel, so that `to` may be `from` where nobody else reads it.
+// to = the last rows of (from ++ u[0 .. rows)), of the channels that the part of value head h
+// answers for. A thread walks down a channel: `to` may be `from` where nobody else reads it.
 template <int kThreads>
 __device__ void keep_history(const op::DeltaShape& shape, op::HeadOrder order, int h,
-                             const float* from, float* to, MatrixView<const float> u,
-                             std::int64_t rows) {
+                             const HeadPart& part, const float* from, float* to,
+                             MatrixView<const float> u, std::int64_t rows) {
     constexpr int kTogether = 4;  // rows that are asked for at once
     const int kept = shape.kernel - 1;
-    const HeadChannels channels(shape, order, h);
-    const int first = owns_key(shape, order, h) ? 0 : 2 * shape.key_dim;
+    const HeadChannels channels(shape, order, h, part);
+    const int first = part.first == 0 && owns_key(shape, order, h) ? 0 : 2 * shape.key_dim;
+#pragma unroll 1
     for (int i = first + static_cast<int>(threadIdx.x); i < channels.count(); i += kThreads) {
         const std::int64_t channel = channels.at(i);
+#pragma unroll 1
         for (int r = 0; r < kept; r += kTogether) {
             float value[kTogether];
 #pragma unroll
@@ -89,6 +108,7 @@ struct Projected {
         constexpr int kTogether = 4;  // taps that are asked for at once
         const int taps = args.shape.kernel;
         float sum = 0.0f;
+#pragma unroll 1
         for (int first = 0; first < taps; first += kTogether) {
             float weight[kTogether];
             float value[kTogether];
@@ -109,27 +129,44 @@ struct Projected {
     }
 
     template <int kThreads>
-    __device__ void load(const DeltaTile& tile, int h, std::int64_t first, int rows) const {
+    __device__ void load(const DeltaTile& tile, int h, const HeadPart& part, std::int64_t first,
+                         int rows) const {
+        constexpr int kTogether = 3;  // channels of a thread that are asked for at once
         const op::DeltaShape& s = args.shape;
-        const HeadChannels channels(s, args.order, h);
+        const HeadChannels channels(s, args.order, h, part);
         const bool traces = !args.trace.convolved.empty();
-        const bool traces_key = traces && owns_key(args.shape, args.order, h);
+        const bool traces_key = traces && part.first == 0 && owns_key(s, args.order, h);
         // Queries, keys and values in one go.
         const int all = channels.count();
-        for (int i = static_cast<int>(threadIdx.x); i < rows * all; i += kThreads) {
-            const int row = i / all;
-            const int at = i % all;
-            const std::int64_t channel = channels.at(at);
-            const float value = convolved(first + row, channel);
-            if (at < s.key_dim) {
-                tile.q[row * s.key_dim + at] = value;
-            } else if (at < 2 * s.key_dim) {
-                tile.k[row * s.key_dim + at - s.key_dim] = value;
-            } else {
-                tile.v[row * s.value_dim + at - 2 * s.key_dim] = value;
+        int row = 0;
+        int at = static_cast<int>(threadIdx.x);
+#pragma unroll 1
+        while (at + row * all < rows * all) {
+            float value[kTogether];
+            int row_of[kTogether];
+            int at_of[kTogether];
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) {
+                while (at >= all) {
+                    at -= all;
+                    ++row;
+                }
+                row_of[j] = row;
+                at_of[j] = at;
+                value[j] = convolved(first + min(row, rows - 1), channels.at(at));
+                at += kThreads;
             }
-            if (at < 2 * s.key_dim ? traces_key : traces) {
-                args.trace.convolved.row(first + row)[channel] = value;
+#pragma unroll
+            for (int j = 0; j < kTogether; ++j) {
+                if (row_of[j] >= rows) break;
+                const bool key = at_of[j] < 2 * s.key_dim;
+                float* to = at_of[j] < s.key_dim ? tile.q + row_of[j] * s.key_dim
+                            : key                ? tile.k + (row_of[j] - 1) * s.key_dim
+                                  : tile.v + row_of[j] * s.value_dim + part.first - 2 * s.key_dim;
+                to[at_of[j]] = value[j];
+                if (key ? traces_key : traces) {
+                    args.trace.convolved.row(first + row_of[j])[channels.at(at_of[j])] = value[j];
+                }
             }
         }
         // By the last threads, which have the least to convolve.
@@ -140,10 +177,16 @@ struct Projected {
             expf(args.decay_rate[h] * softplus(a.row(first + i)[h] + args.decay_bias[h]));
         tile.beta[i] = beta;
         tile.alpha[i] = alpha;
+        if (part.first != 0) return;
         if (!args.trace.beta.empty()) args.trace.beta.row(first + i)[h] = beta;
         if (!args.trace.decay.empty()) args.trace.decay.row(first + i)[h] = alpha;
     }
 
+    // Has the rows from `first` on written to `out` as they are.
+    __device__ void store_to_rows(DeltaTile& tile, int h, std::int64_t first) const {
+        tile.o = out.row(first) + std::int64_t{h} * args.shape.value_dim;
+        tile.o_stride = out.cols;
+    }
     // out = o / sqrt(mean(o^2) + eps) * norm * sigmoid(z), a warp a row.
     template <int kThreads>
     __device__ void store(const DeltaTile& tile, int h, std::int64_t first, int rows) const {
@@ -163,10 +206,10 @@ struct Projected {
     }
 
     template <int kThreads>
-    __device__ void keep(int h) const {
+    __device__ void keep(int h, const HeadPart& part) const {
         if (args.to.history == args.from.history) return;  // others still read it
-        keep_history<kThreads>(args.shape, args.order, h, args.from.history, args.to.history, u,
-                               u.rows);
+        keep_history<kThreads>(args.shape, args.order, h, part, args.from.history, args.to.history,
+                               u, u.rows);
     }
 };
 
@@ -177,20 +220,22 @@ struct Traced {
     __device__ const op::DeltaShape& shape() const { return args.shape; }
 
     template <int kThreads>
-    __device__ void load(const DeltaTile& tile, int h, std::int64_t first, int rows) const {
+    __device__ void load(const DeltaTile& tile, int h, const HeadPart& part, std::int64_t first,
+                         int rows) const {
         const op::DeltaShape& s = args.shape;
         const std::int64_t keys = std::int64_t{s.key_heads} * s.key_dim;
         const std::int64_t key = keys + delta_key_head(s, args.order, h) * s.key_dim;
-        const std::int64_t value = 2 * keys + std::int64_t{h} * s.value_dim;
+        const std::int64_t value = 2 * keys + std::int64_t{h} * s.value_dim + part.first;
         const auto thread = static_cast<int>(threadIdx.x);
         for (int i = thread; i < rows * s.key_dim; i += kThreads) {
             const float* row = args.trace.convolved.row(first + i / s.key_dim);
             tile.q[i] = 0.0f;
             tile.k[i] = row[key + i % s.key_dim];
         }
-        for (int i = thread; i < rows * s.value_dim; i += kThreads) {
-            const float* row = args.trace.convolved.row(first + i / s.value_dim);
-            tile.v[i] = row[value + i % s.value_dim];
+        for (int i = thread; i < rows * part.columns; i += kThreads) {
+            const float* row = args.trace.convolved.row(first + i / part.columns);
+            tile.v[i / part.columns * s.value_dim + part.first + i % part.columns] =
+                row[value + i % part.columns];
         }
         if (thread >= rows) return;
         tile.beta[thread] = args.trace.beta.row(first + thread)[h];
@@ -198,50 +243,133 @@ struct Traced {
     }
     template <int kThreads>
     __device__ void store(const DeltaTile&, int, std::int64_t, int) const {}
+    __device__ void store_to_rows(DeltaTile&, int, std::int64_t) const {}
     template <int kThreads>
-    __device__ void keep(int h) const {
-        keep_history<kThreads>(args.shape, args.order, h, args.state.history, args.state.history,
-                               args.trace.projected, args.rows);
+    __device__ void keep(int h, const HeadPart& part) const {
+        keep_history<kThreads>(args.shape, args.order, h, part, args.state.history,
+                               args.state.history, args.trace.projected, args.rows);
     }
 };
 
-// Takes the memory of head blockIdx.x through `count` rows.
+// Takes the memory of head blockIdx.x through `count` rows. Where they are read, that memory is
+// older than the kernel before, which made the rows.
 template <typename Memory, bool kRead, typename Rows>
 __global__ void __launch_bounds__(Memory::kThreads)
-    run_heads(Rows source, std::int64_t count, const float* from, float* to) {
-    follow_earlier_kernels();
+    run_heads(const __grid_constant__ Rows source, std::int64_t count, const float* from,
+              float* to) {
     constexpr int kThreads = Memory::kThreads;
+    constexpr bool kParts = Memory::kColumns != 0;
     const auto h = static_cast<int>(blockIdx.x);
     const op::DeltaShape& shape = source.shape();
-    const DeltaTile tile(reinterpret_cast<float*>(shared_bytes()), shape);
+    const HeadPart part(shape, Memory::kColumns);
+    DeltaTile tile(reinterpret_cast<float*>(shared_bytes()), shape);
     const std::int64_t at = std::int64_t{h} * shape.key_dim * shape.value_dim;
+    if constexpr (!kRead) follow_earlier_kernels();
     Memory memory(shape, from + at, to + at);
-    source.template keep<kThreads>(h);
+    if constexpr (kRead) follow_earlier_kernels();
+#pragma unroll 1
     for (std::int64_t first = 0; first < count; first += kDeltaRows) {
         const auto rows = static_cast<int>(min(std::int64_t{kDeltaRows}, count - first));
-        source.template load<kThreads>(tile, h, first, rows);
+        source.template load<kThreads>(tile, h, part, first, rows);
+        if constexpr (kParts) source.store_to_rows(tile, h, first);
         __syncthreads();
         make_units<kThreads>(tile, shape.key_dim, rows);
         __syncthreads();
+#pragma unroll 1
         for (int i = 0; i < rows; ++i) memory.template step<kRead>(tile, i);
+        if (kParts && first + kDeltaRows >= count) break;
         __syncthreads();
-        if constexpr (kRead) {
+        if constexpr (kRead && !kParts) {
             source.template store<kThreads>(tile, h, first, rows);
             __syncthreads();
         }
     }
     memory.finish();
+    source.template keep<kThreads>(h, part);
 }
 
+// Whether heads are split among blocks, so that norm and gate are left to do.
 template <bool kRead, typename Rows>
-void launch_heads(Queue& queue, const Rows& source, const op::DeltaShape& shape, std::int64_t count,
+bool launch_heads(Queue& queue, const Rows& source, const op::DeltaShape& shape, std::int64_t count,
                   const float* from, float* to) {
+    bool split = false;
     with_delta_memory(shape, from, to, [&]<typename Memory>() {
-        launch_dependent(queue,
-                         {dim3(static_cast<unsigned>(shape.value_heads)), Memory::kThreads,
-                          delta_tile_bytes(shape)},
-                         run_heads<Memory, kRead, Rows>, source, count, from, to);
+        split = Memory::kColumns != 0;
+        const int parts = split ? shape.value_dim / std::max(Memory::kColumns, 1) : 1;
+        launch_dependent(
+            queue,
+            {dim3(static_cast<unsigned>(shape.value_heads), static_cast<unsigned>(parts)),
+             Memory::kThreads, delta_tile_bytes(shape)},
+            run_heads<Memory, kRead, Rows>, source, count, from, to);
     });
+    return split;
+}
+
+// Rows of heads of kGatedDim values, o / sqrt(mean(o^2) + eps) * norm * sigmoid(z).
+constexpr int kGatedDim = 128;
+struct GatedRows {
+    MatrixView<float> o;
+    MatrixView<const float> z;
+    op::Gain norm;
+    float epsilon;
+    int cols;
+
+    // All of a warp call it, each with the next eight columns.
+    __device__ void eight(std::int64_t row, int column, float* to) const {
+        float gate[kPiece];
+        load_eight(z.row(row) + column, gate);  // older than the kernel before
+        load_eight(o.row(row) + column, to);
+        float squares = 0.0f;
+#pragma unroll
+        for (int i = 0; i < kPiece; ++i) squares = __fmaf_rn(to[i], to[i], squares);
+#pragma unroll
+        for (int by = kGatedDim / kPiece / 2; by > 0; by /= 2) {
+            squares += __shfl_xor_sync(kAllLanes, squares, by);
+        }
+        const float inverse = inverse_rms(squares, kGatedDim, epsilon);
+#pragma unroll
+        for (int i = 0; i < kPiece; ++i) {
+            to[i] = to[i] * inverse * norm[column % kGatedDim + i] * sigmoid(gate[i]);
+        }
+    }
+};
+
+constexpr int kGateThreads = 128;
+
+// A warp kTogether columns: rounded for products in groups of `group`, or in place of o.
+__global__ void __launch_bounds__(kGateThreads)
+    gate_rows(const __grid_constant__ GatedRows rows, int group, std::byte* made) {
+    follow_earlier_kernels();
+    const std::int64_t t = blockIdx.y;
+    const auto thread = static_cast<int>(blockIdx.x * kGateThreads + threadIdx.x);
+    const int column = thread / kWarp * kTogether;
+    if (column >= rows.cols) return;
+    if (group != kPlain) {
+        round_columns(rows, t, column, group, made + t * operand_bytes(group, rows.cols));
+        return;
+    }
+    const int own = column + thread % kWarp * kPiece;
+    float values[kPiece];
+    rows.eight(t, own, values);
+#pragma unroll
+    for (int i = 0; i < kPiece; ++i) rows.o.row(t)[own + i] = values[i];
+}
+
+// The rows as products in groups of `group` read them; null: in place of o.
+const std::byte* gate_heads(Queue& queue, const GatedRows& rows, int group) {
+    static_assert(2 * kGatedDim == kTogether);
+    std::byte* made = nullptr;
+    if (group != kPlain) {
+        made = queue.take<std::byte>(rows.o.rows * operand_bytes(group, rows.cols));
+    }
+    const int across = rows.cols / kTogether;
+    constexpr int kGateWarps = kGateThreads / kWarp;
+    launch_dependent(queue,
+                     {dim3(static_cast<unsigned>((across + kGateWarps - 1) / kGateWarps),
+                           static_cast<unsigned>(rows.o.rows)),
+                      kGateThreads},
+                     gate_rows, rows, group, made);
+    return made;
 }
 
 void check(const op::DeltaNet& args) {
@@ -273,9 +401,13 @@ void delta_net(const op::DeltaNet& args, device::Queue& queue) {
     const Product products[] = {
         {args.qkv, u}, {args.gate, z}, {args.beta_weight, b}, {args.alpha_weight, a}};
     project(own, args.x, products);
-    launch_heads<true>(own, Projected{args, u, z, b, a, heads}, shape, rows, args.from.memory,
-                       args.to.memory);
-    project(own, heads, args.out, args.y);
+    const std::byte* made = nullptr;
+    if (launch_heads<true>(own, Projected{args, u, z, b, a, heads}, shape, rows, args.from.memory,
+                           args.to.memory)) {
+        made = gate_heads(own, {heads, z, args.norm, args.epsilon, static_cast<int>(heads.cols)},
+                          group_of(args.out.type));
+    }
+    project_rounded(own, heads, made, args.out, args.y);
     if (args.to.history == args.from.history) {
         advance_history(own, args.from.history,
                         {args.to.history, shape.kernel - 1, shape.channels()}, u, rows);

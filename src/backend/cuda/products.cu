@@ -110,6 +110,7 @@ void run_products(Queue& queue, Products& products) {
     for (int i = 0; i < products.parts; ++i) {
         const Part& part = products.part[i];
         Products& to = has_rows(part) ? rows : others;
+        if (part.made != nullptr) others.made[part.form] = part.made;
         to.part[to.parts++] = part;
     }
     for (int i = 0; i < rows.parts; ++i) {

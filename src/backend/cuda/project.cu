@@ -11,10 +11,8 @@ namespace {
 // Rows of x that one launch takes.
 constexpr std::int64_t kRowsMax = 64;
 
-}  // namespace
-
-void project(Queue& queue, MatrixView<const float> x, std::span<const Product> products,
-             Rounding rounding) {
+void project_all(Queue& queue, MatrixView<const float> x, const std::byte* made,
+                 std::span<const Product> products, Rounding rounding) {
     STRATA_CHECK(products.size() <= kPartsMax);
     for (std::int64_t row = 0; row < x.rows; row += kRowsMax) {
         Products all;
@@ -27,9 +25,23 @@ void project(Queue& queue, MatrixView<const float> x, std::span<const Product> p
             part = make_part(product.weight, all.x_rows, rounding == Rounding::none);
             part.out = product.out.row(row);
             part.out_stride = product.out.cols;
+            if (made != nullptr) part.made = made + row * operand_bytes(part.group, x.cols);
         }
         run_products(queue, all);
     }
+}
+
+}  // namespace
+
+void project(Queue& queue, MatrixView<const float> x, std::span<const Product> products,
+             Rounding rounding) {
+    project_all(queue, x, nullptr, products, rounding);
+}
+
+void project_rounded(Queue& queue, MatrixView<const float> x, const std::byte* made,
+                     const op::Weight& weight, MatrixView<float> out) {
+    const Product product{weight, out};
+    project_all(queue, x, made, {&product, 1}, Rounding::by_type);
 }
 
 }  // namespace strata::cuda

@@ -28,4 +28,9 @@ inline void project(Queue& queue, MatrixView<const float> x, const op::Weight& w
     project(queue, x, {&product, 1}, rounding);
 }
 
+// The same where the rows are rounded already, in the form that the weight's products read; `made`
+// null: they are not.
+void project_rounded(Queue& queue, MatrixView<const float> x, const std::byte* made,
+                     const op::Weight& weight, MatrixView<float> out);
+
 }  // namespace strata::cuda

@@ -262,7 +262,7 @@ bool make_rows_of(Queue& queue, Products& products) {
     for (int i = 0; i < products.parts; ++i) {
         const Part& part = products.part[i];
         of_part[i] = -1;
-        if (part.group == kPlain) continue;
+        if (part.group == kPlain || part.made != nullptr) continue;
         int at = 0;
         while (at < count && (wanted[at].group != part.group || wanted[at].x.data != part.x.data)) {
             ++at;
