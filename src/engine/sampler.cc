@@ -52,9 +52,18 @@ model::Picks Sampler::picks() const {
                         sampling_.frequency_penalty >= 0;
     // What top-p keeps depends on all that come to it.
     const bool top_k = sampling_.top_k > 0 && sampling_.top_k < op::kCandidatesMax;
-    const bool few = sampling_.temperature == 0 || top_k ||
+    const bool few = sampling_.temperature == 0 || top_k || only_top_p() ||
                      (sampling_.top_k == 0 && sampling_.top_p >= 1 && sampling_.min_p > 0);
     return lowers && few ? model::Picks::list : model::Picks::none;
+}
+
+// Penalties would change the mass.
+bool Sampler::only_top_p() const {
+    return sampling_.temperature > 0 && sampling_.top_k == 0 && sampling_.top_p < 1 && !penalizes();
+}
+
+float Sampler::mass_temperature() const {
+    return only_top_p() ? static_cast<float>(sampling_.temperature) : 0.0f;
 }
 
 template <typename Use>
@@ -139,6 +148,27 @@ Result<std::int32_t> Sampler::pick(std::span<const float> logits,
     return pick_candidate(before, position);
 }
 
+// A device's sum is not the one of keep_top_p(), but near it: where the sum that is kept is as many
+// tokens' with either, they are those.
+bool Sampler::keep_top_p_of(const model::RowPick& picked) {
+    constexpr double kMassError = 1e-4;  // relative
+    const double mass = static_cast<double>(picked.mass);
+    if (!std::isfinite(mass) || picked.best.empty() || picked.best.front().token < 0) return false;
+    candidates_.clear();
+    const double largest = static_cast<double>(picked.best.front().logit);
+    double reached = 0;
+    for (const op::Candidate& c : picked.best) {
+        if (c.token < 0) return false;
+        const double logit = (static_cast<double>(c.logit) - largest) / sampling_.temperature;
+        candidates_.push_back({logit, c.token});
+        reached += std::exp(logit);
+        const bool surely = reached >= sampling_.top_p * mass * (1 + kMassError);
+        if (surely) return true;
+        if (reached >= sampling_.top_p * mass * (1 - kMassError)) return false;
+    }
+    return false;
+}
+
 bool Sampler::suffices(double rest) const {
     const auto above = [&](const Candidate& c) { return c.logit > rest; };
     const auto count = std::count_if(candidates_.begin(), candidates_.end(), above);
@@ -155,6 +185,11 @@ Result<std::optional<std::int32_t>> Sampler::pick_of(const model::RowPick& picke
                                                      std::span<const std::int32_t> before,
                                                      std::int64_t position) {
     if (plain()) return std::optional(picked.largest.token);
+    if (only_top_p()) {
+        if (!keep_top_p_of(picked)) return std::optional<std::int32_t>();
+        keep_min_p();
+        return std::optional(draw_kept(position));
+    }
     candidates_.clear();
     // No token that is not listed is above the last that is.
     double rest = -std::numeric_limits<double>::infinity();
@@ -228,6 +263,10 @@ Result<std::int32_t> Sampler::pick_penalized(std::int64_t position) {
     keep_top_k();
     keep_top_p();
     keep_min_p();
+    return draw_kept(position);
+}
+
+std::int32_t Sampler::draw_kept(std::int64_t position) {
     const auto noise = [&](const Candidate& c) {
         const double u = uniform(sampling_.seed, static_cast<std::uint64_t>(position),
                                  static_cast<std::uint32_t>(c.id));

@@ -31,6 +31,7 @@ class Sampler final : public spec::Draw {
 
     // What of a row's logits a device is to pick, that they need not be had; none: all are wanted.
     model::Picks picks() const override;
+    float mass_temperature() const override;
     // As pick(), from what was picked: the very token that pick() would give, or nothing where the
     // list does not reach far enough to tell.
     Result<std::optional<std::int32_t>> pick_of(const model::RowPick& picked,
@@ -61,6 +62,12 @@ class Sampler final : public spec::Draw {
     bool penalizes() const;
     // Whether candidates that are all the tokens of a logit above `rest` are all that count.
     bool suffices(double rest) const;
+    // Whether top-p alone says what counts.
+    bool only_top_p() const;
+    // Keeps of the listed tokens those that top-p keeps of all; false: the list does not tell.
+    bool keep_top_p_of(const model::RowPick& picked);
+    // The kept one of largest logit and noise; logits are as keep_top_p() says.
+    std::int32_t draw_kept(std::int64_t position);
     // Calls use(token, count) for each token that is penalized, in no order.
     template <typename Use>
     void for_each_penalized(std::span<const std::int32_t> before, const Use& use);

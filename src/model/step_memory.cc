@@ -30,6 +30,8 @@ void StepMemory::lay_out(const Config& config, std::int64_t rows_max, std::int64
     chain = {cell_tokens.data + kWindowRowsMax, kMtpChainMax + 1};
     picked = pieces.vector<op::Picked>(kMtpChainMax);
     best = pieces.matrix<op::Candidate>(kWindowRowsMax, op::kCandidatesMax);
+    mass = pieces.vector<float>(kWindowRowsMax);
+    temperature = pieces.take<float>(1);
     inverse_frequency = pieces.matrix<double>(1, config.rotary_dim / 2);
 }
 

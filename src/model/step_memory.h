@@ -32,6 +32,8 @@ struct StepMemory {
     VectorView<std::int32_t> chain;        // [kMtpChainMax + 1]
     VectorView<op::Picked> picked;         // [kMtpChainMax]
     MatrixView<op::Candidate> best;        // [kWindowRowsMax, kCandidatesMax]
+    VectorView<float> mass;                // [kWindowRowsMax]
+    float* temperature = nullptr;          // of the mass
     MatrixView<double> inverse_frequency;
     std::byte* ngram_read = nullptr;  // the n-gram rows of a step, as stored
 

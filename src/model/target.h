@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,6 +30,8 @@ enum class Picks : std::uint8_t { none, largest, list };
 struct RowPick {
     op::Picked largest;
     std::span<const op::Candidate> best;  // kCandidatesMax of them, or none
+    // As op::Pick has it, of a list for a temperature; NaN: not known.
+    float mass = std::numeric_limits<float>::quiet_NaN();
 };
 
 // How rows of the n-gram table are had.
@@ -57,6 +60,7 @@ struct StepRequest {
     LogitRows logits = LogitRows::last;
     // Logits of a window may stay where a device picks from them: the result says what it picked.
     Picks picks = Picks::none;
+    float temperature = 0;  // of the mass that a list comes with; 0: with none
     // Takes the logits as they are made, some rows at a time; the result then has none. All rows
     // of a long chunk are more memory than its state. Its error is the step's.
     const LogitSink* logit_sink = nullptr;
@@ -103,6 +107,7 @@ struct MtpChoice {
     std::function<Result<std::optional<std::int32_t>>(const RowPick& picked,
                                                       std::span<const std::int32_t> chain)>
         pick_of;
+    float temperature = 0;  // as StepRequest's, of the list that it is asked of
     // Whether a further guess is wanted after these.
     std::function<bool(std::span<const std::int32_t> chain, std::span<const float> confidence)>
         go_on;
@@ -228,7 +233,12 @@ class Target {
     }
     bool is_recorded(const StepRequest& request) const;
     Status run_recorded(Sequence& sequence, const StepRequest& request);
-    void take_picks(std::int64_t rows, Picks picks);
+    void take_picks(std::int64_t rows, const StepRequest& request);
+    // What op::Pick finds there from now on.
+    void tell_temperature(float temperature);
+    void add_list(op::Pick& pick, std::int64_t rows, bool weighed) const;
+    // The list of each row, and its mass or NaN, to best_ and mass_.
+    void take_lists(std::int64_t rows, bool weighed);
     void submit_step(Sequence& sequence, const StepRequest& request, std::int64_t bound);
     void commit_state(Sequence& sequence, std::int64_t rows);
     void upload_first(std::int64_t first, std::int64_t count);
@@ -267,8 +277,9 @@ class Target {
         MtpCells cells;              // that are run before it, of residuals that wait
         std::int32_t next = 0;       // the token that its next guess follows
         op::Weight head;
-        bool drawn = false;   // by the caller, from logits
-        bool listed = false;  // or from the largest of them
+        bool drawn = false;    // by the caller, from logits
+        bool listed = false;   // or from the largest of them
+        bool weighed = false;  // and their mass
     };
     MtpChain make_chain(Sequence& sequence, std::int32_t anchor, const MtpChoice& choice);
     // What comes before the first guess.
@@ -311,6 +322,8 @@ class Target {
     std::span<std::byte> pinned_;
     std::vector<op::Picked> picked_;   // of the rows or guesses that were computed last
     std::vector<op::Candidate> best_;  // [rows, kCandidatesMax]
+    std::vector<float> mass_;          // [rows]
+    float temperature_ = 0;            // that was told last
     std::vector<RowPick> row_picks_;
     std::int64_t logits_on_device_ = 0;  // rows of logits that fetch_logits can get
     std::vector<float> features_;

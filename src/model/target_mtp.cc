@@ -169,7 +169,9 @@ Target::MtpChain Target::make_chain(Sequence& sequence, std::int32_t anchor,
                    .next = anchor,
                    .head = weights_.mtp->head,
                    .drawn = static_cast<bool>(choice.pick),
-                   .listed = choice.pick_of && queue_->records() && !choice.keep_logits};
+                   .listed = choice.pick_of && queue_->records() && !choice.keep_logits,
+                   .weighed = choice.temperature > 0};
+    if (chain.listed && chain.weighed) tell_temperature(choice.temperature);
     if (together && cells > 0) {
         chain.cells = {chain.first - cells, cells, 0, {at_.cell_tokens.data, cells}};
         chain.raw = mtp.attention.raw_next;
@@ -226,7 +228,7 @@ void Target::run_recorded_chain(Sequence& sequence, const MtpChain& chain, std::
     const std::int64_t bound = bound_of(first + count, sequence.context());
     const std::int64_t cells_bound = bound_of(cells.first + cells.count, sequence.context());
     key_ = {static_cast<std::int64_t>(Recorded::mtp_chain), count, bound, chain.head.rows,
-            chain.listed  ? 2
+            chain.listed  ? 2 + chain.weighed
             : chain.drawn ? 1
                           : 0};
     if (done == 0) {
@@ -264,9 +266,7 @@ void Target::run_chain(Sequence& sequence, const MtpChain& chain, std::int64_t d
     device_->download(*queue_, std::as_writable_bytes(std::span(picked_)),
                       reinterpret_cast<const std::byte*>(at_.picked.data));
     if (!chain.listed) return;
-    best_.resize(op::kCandidatesMax);
-    device_->download(*queue_, std::as_writable_bytes(std::span(best_)),
-                      reinterpret_cast<const std::byte*>(at_.best.data));
+    take_lists(1, chain.weighed);
 }
 
 void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int64_t count) {
@@ -288,7 +288,7 @@ void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int6
         pick.token_of_row = weights.token_of_row_on_device;
         pick.picked = {at_.picked.data + i, 1};
         pick.tokens = {at_.chain.data + i + 1, 1};
-        if (chain.listed) pick.best = at_.best.first_rows(1);
+        if (chain.listed) add_list(pick, 1, chain.weighed);
         ops_.pick(pick, *queue_);
         // Where the next one stands: read from memory, or known.
         if (start.first_at != nullptr) {
@@ -311,7 +311,7 @@ Result<bool> Target::draw_listed(const MtpDraft& draft, const MtpChoice& choice)
     const op::Picked& largest = picked_.back();
     if (std::isnan(largest.confidence)) return false;
     STRATA_ASSIGN(const std::optional<std::int32_t> token,
-                  choice.pick_of({largest, best_}, draft.path));
+                  choice.pick_of({largest, best_, mass_.front()}, draft.path));
     if (!token) return false;
     const auto drawn = std::find_if(best_.begin(), best_.end(),
                                     [&](const op::Candidate& c) { return c.token == *token; });

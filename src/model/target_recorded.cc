@@ -46,13 +46,14 @@ void Target::submit_step(Sequence& sequence, const StepRequest& request, std::in
     op::Pick pick;
     pick.logits = logits;
     pick.picked = {at_.picked.data, logits.rows};
-    if (request.picks == Picks::list) pick.best = at_.best.first_rows(logits.rows);
+    if (request.picks == Picks::list) add_list(pick, logits.rows, request.temperature > 0);
     ops_.pick(pick, *queue_);
 }
 
 Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     upload_first(sequence.length(), 1);
+    if (request.temperature > 0) tell_temperature(request.temperature);
     STRATA_TRY(bring_ngram_rows());
     const std::int64_t bound = bound_of(sequence.length() + rows, sequence.context());
     key_ = {static_cast<std::int64_t>(Recorded::step),
@@ -60,7 +61,8 @@ Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
             bound,
             static_cast<std::int64_t>(request.logits),
             is_mixed(sequence, request) ? 1 : 0,
-            static_cast<std::int64_t>(request.picks)};
+            static_cast<std::int64_t>(request.picks),
+            request.temperature > 0 ? 1 : 0};
     key_.insert(key_.end(), request.feature_layers.begin(), request.feature_layers.end());
     sequence.mark_trunk(key_);
     queue_->run(key_, [&] { submit_step(sequence, request, bound); });
@@ -76,7 +78,7 @@ Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
                                 : request.logits == LogitRows::all ? rows
                                                                    : 1;
     if (request.picks != Picks::none) {
-        take_picks(wanted, request.picks);
+        take_picks(wanted, request);
         return Ok{};
     }
     logits_.resize(static_cast<std::size_t>(wanted * config_.vocabulary));
@@ -85,21 +87,44 @@ Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
     return Ok{};
 }
 
-void Target::take_picks(std::int64_t rows, Picks picks) {
+void Target::tell_temperature(float temperature) {
+    if (temperature == temperature_) return;
+    temperature_ = temperature;
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.temperature),
+                    std::as_bytes(std::span(&temperature, 1)));
+}
+
+void Target::add_list(op::Pick& pick, std::int64_t rows, bool weighed) const {
+    pick.best = at_.best.first_rows(rows);
+    if (!weighed) return;
+    pick.mass = {at_.mass.data, rows};
+    pick.temperature = at_.temperature;
+}
+
+void Target::take_lists(std::int64_t rows, bool weighed) {
+    best_.resize(static_cast<std::size_t>(rows * op::kCandidatesMax));
+    device_->download(*queue_, std::as_writable_bytes(std::span(best_)),
+                      reinterpret_cast<const std::byte*>(at_.best.data));
+    mass_.assign(static_cast<std::size_t>(rows), std::numeric_limits<float>::quiet_NaN());
+    if (!weighed) return;
+    device_->download(*queue_, std::as_writable_bytes(std::span(mass_)),
+                      reinterpret_cast<const std::byte*>(at_.mass.data));
+}
+
+void Target::take_picks(std::int64_t rows, const StepRequest& request) {
     logits_.clear();
     logits_on_device_ = rows;
     picked_.resize(static_cast<std::size_t>(rows));
     device_->download(*queue_, std::as_writable_bytes(std::span(picked_)),
                       reinterpret_cast<const std::byte*>(at_.picked.data));
-    const bool list = picks == Picks::list;
-    best_.resize(list ? static_cast<std::size_t>(rows * op::kCandidatesMax) : 0);
-    if (list) {
-        device_->download(*queue_, std::as_writable_bytes(std::span(best_)),
-                          reinterpret_cast<const std::byte*>(at_.best.data));
-    }
+    const bool list = request.picks == Picks::list;
+    if (list) take_lists(rows, request.temperature > 0);
     for (std::size_t t = 0; t < picked_.size(); ++t) {
         RowPick row{picked_[t], {}};
-        if (list) row.best = std::span(best_).subspan(t * op::kCandidatesMax, op::kCandidatesMax);
+        if (list) {
+            row.best = std::span(best_).subspan(t * op::kCandidatesMax, op::kCandidatesMax);
+            row.mass = mass_[t];
+        }
         row_picks_.push_back(row);
     }
 }

@@ -30,6 +30,8 @@ class Draw {
                                             std::span<const std::int32_t> before) = 0;
     // What a device is to pick of logits for draw_of(); none: it cannot tell.
     virtual model::Picks picks() const { return model::Picks::none; }
+    // Of the mass that it is to come with (model::StepRequest); 0: with none.
+    virtual float mass_temperature() const { return 0; }
     // The token that draw() or draw_among() would give, or nothing where what was picked does not
     // tell.
     virtual Result<std::optional<std::int32_t>> draw_of(const model::RowPick&,

@@ -17,6 +17,7 @@ Result<Guesses> MtpDrafter::guess(const GuessRequest& request) {
         };
     }
     if (request.draw != nullptr && request.draw->picks() == model::Picks::list) {
+        choice.temperature = request.draw->mass_temperature();
         choice.pick_of = [&](const model::RowPick& picked, std::span<const std::int32_t> chain) {
             return request.draw->draw_of(picked, before.by(chain));
         };

@@ -69,6 +69,7 @@ Result<RoundResult> run_round(const RoundParts& parts, const std::vector<std::in
     request.window = true;
     request.logits = model::LogitRows::all;
     request.picks = parts.picks;
+    request.temperature = parts.temperature;
     logits.clear();
     round.window.rows = static_cast<std::int64_t>(window.size());
     const std::int64_t first = sequence.length();

@@ -39,6 +39,7 @@ struct RoundParts {
     Draw* draw = nullptr;  // as in GuessRequest
     // What a device is to pick; `take_pick` is then called first for rows that it picked from.
     model::Picks picks = model::Picks::none;
+    float temperature = 0;  // as model::StepRequest's
     TakePick take_pick = {};
 };
 

@@ -194,7 +194,8 @@ struct Listed {
     std::vector<op::Candidate> best;
     model::RowPick row;
 
-    explicit Listed(const Logits& logits) {
+    // With a mass that is as far from the right one as a device's may be.
+    explicit Listed(const Logits& logits, double temperature = 1, double error = 0) {
         std::vector<std::int32_t> ids(logits.size());
         std::iota(ids.begin(), ids.end(), 0);
         std::stable_sort(ids.begin(), ids.end(), [&](std::int32_t a, std::int32_t b) {
@@ -204,7 +205,11 @@ struct Listed {
         for (std::size_t i = 0; i < std::min(best.size(), ids.size()); ++i) {
             best[i] = {logits[static_cast<std::size_t>(ids[i])], ids[i]};
         }
-        row = {{ids[0], 1}, best};
+        double mass = 0;
+        for (const float logit : logits) {
+            mass += std::exp((static_cast<double>(logit) - best[0].logit) / temperature);
+        }
+        row = {{ids[0], 1}, best, static_cast<float>(mass * (1 + error))};
     }
 };
 
@@ -217,6 +222,9 @@ TEST(Sampler, from_a_list_takes_what_it_takes_from_all_or_says_that_it_cannot_te
         {.temperature = 0.7, .top_k = 20, .top_p = 0.8, .repeat_penalty = 1.1, .seed = 6},
         {.temperature = 1.3, .min_p = 0.1, .presence_penalty = 1, .seed = 7},
         {.temperature = 2, .top_k = 63, .seed = 8},
+        {.temperature = 1, .top_p = 0.9, .seed = 9},
+        {.temperature = 0.6, .top_p = 0.95, .min_p = 0.02, .seed = 10},
+        {.temperature = 1.5, .top_p = 0, .seed = 11},
     };
     Random random("lists");
     for (std::size_t s = 0; s < samplings.size(); ++s) {
@@ -234,7 +242,8 @@ TEST(Sampler, from_a_list_takes_what_it_takes_from_all_or_says_that_it_cannot_te
             for (int i = 0; i < 50; ++i) {
                 before.push_back(static_cast<std::int32_t>(random.integer(0, count - 1)));
             }
-            const Listed listed(logits);
+            const double temperature = std::max(samplings[s].temperature, 0.1);
+            const Listed listed(logits, temperature, random.integer(-5, 5) * 1e-5);
             before.push_back(listed.best[0].token);
             const auto got = sampler.pick_of(listed.row, before, n);
             ASSERT_TRUE(got.ok());
@@ -251,7 +260,7 @@ TEST(Sampler, wants_all_logits_where_any_of_them_may_count) {
         {.repeat_penalty = 0.9},
         {.presence_penalty = -1},
         {.temperature = 1, .seed = 1},
-        {.temperature = 1, .top_p = 0.9, .min_p = 0.1, .seed = 1},
+        {.temperature = 1, .top_p = 0.9, .presence_penalty = 1, .seed = 1},
         {.temperature = 1, .top_k = 64, .seed = 1},
     };
     for (const Sampling& sampling : samplings) {

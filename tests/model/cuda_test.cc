@@ -185,6 +185,37 @@ TEST(CudaModel, guesses_what_the_cpu_guesses) {
     expect_close("confidence", got->confidence, want->confidence, 4, Tolerance::recurrence());
 }
 
+// Every other guess says that the list does not tell.
+TEST(CudaModel, guesses_drawn_from_a_list_are_those_drawn_from_all_logits) {
+    TestBackend* backend = cuda_backend();
+    if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";
+    Loaded models(*backend, {});
+    const Tokens tokens = random_tokens("cuda lists", 5, models.cpu->config());
+    auto sequence = std::move(models.cuda->make_sequence({256, op::CacheType::f16, true})).value();
+    run(*models.cuda, sequence, tokens, 5);
+    model::MtpChoice choice;
+    choice.pick = [](std::span<const float> logits, std::span<const std::int32_t>,
+                     std::span<const std::int32_t>) -> Result<std::int32_t> {
+        std::vector<float> sorted(logits.begin(), logits.end());
+        std::nth_element(sorted.begin(), sorted.begin() + 1, sorted.end(), std::greater<>());
+        return static_cast<std::int32_t>(std::find(logits.begin(), logits.end(), sorted[1]) -
+                                         logits.begin());
+    };
+    const auto want = models.cuda->draft(sequence, 17, 4, 0, choice);
+    choice.temperature = 1;
+    choice.pick_of =
+        [](const model::RowPick& picked,
+           std::span<const std::int32_t> chain) -> Result<std::optional<std::int32_t>> {
+        EXPECT_NEAR(picked.mass * picked.largest.confidence, 1, 1e-5);
+        if (chain.size() % 2 == 1) return std::optional<std::int32_t>();
+        return std::optional(picked.best[1].token);
+    };
+    const auto got = models.cuda->draft(sequence, 17, 4, 0, choice);
+    ASSERT_TRUE(want.ok() && got.ok());
+    EXPECT_EQ(got->path, want->path);
+    expect_close("confidence", got->confidence, want->confidence, 4, Tolerance::recurrence());
+}
+
 // The cells that a chain needs, and all of its guesses.
 TEST(CudaModel, a_chain_of_guesses_is_one_launch) {
     TestBackend* backend = cuda_backend();

@@ -143,7 +143,10 @@ Tokens generate(GoldenDraft& golden, const Sampling& sampling, std::size_t count
     };
     const auto position = [&] { return static_cast<std::int64_t>(text.size()); };
     spec::RoundParts parts{golden.target(), sequence};
-    if (picks) parts.picks = sampler.picks();
+    if (picks) {
+        parts.picks = sampler.picks();
+        parts.temperature = sampler.mass_temperature();
+    }
     parts.take_pick = [&](const model::RowPick& pick) -> Result<std::optional<bool>> {
         STRATA_ASSIGN(const auto token, sampler.pick_of(pick, text, position()));
         return token ? std::optional(take_token(*token)) : std::optional<bool>();
@@ -176,7 +179,7 @@ TEST(CudaDraft, what_the_device_picks_changes_no_token) {
     for (const Sampling& sampling :
          {Sampling{}, Sampling{.repeat_penalty = 1.5, .frequency_penalty = 1},
           Sampling{.temperature = 1, .top_k = 20, .top_p = 0.9, .seed = 3},
-          Sampling{.temperature = 1, .seed = 3}}) {
+          Sampling{.temperature = 0.3, .top_p = 0.5, .seed = 3}}) {
         std::vector<float> all;
         std::vector<float> fetched;
         EXPECT_EQ(generate(golden, sampling, 3, true, fetched),
