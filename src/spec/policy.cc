@@ -14,9 +14,9 @@ constexpr double kKeep = 0.97;
 // Cases that a prior counts as: of guesses by place, by confidence and by evidence.
 constexpr double kPriorCases = 8;
 constexpr double kConfidenceCases = 10;
-constexpr double kEvidenceCases = 6;
+constexpr double kEvidenceCases = 16;
 // Windows that what is expected of a drafter counts as, beside what it gave.
-constexpr double kExpectedWindows = 2;
+constexpr double kExpectedWindows = 4;
 // What trying a drafter that is not the best may lose, of the time since its last try.
 constexpr double kTryLoss = 0.0005;
 // What its windows count for after each window of another drafter, and by how much a drafter is
