@@ -129,5 +129,24 @@ TEST(RowReader, a_model_that_reads_its_table_from_the_file_gives_the_same_bits) 
     EXPECT_GT(read->ngram_counters().misses, 0);
 }
 
+// SPEC-20: a step whose rows are all cached has no read to wait for, guesses or not.
+TEST(RowReader, a_verify_window_of_known_rows_waits_for_no_read) {
+    TinyTarget target({.ngram = {.cache_bytes = 1 << 20}});
+    const Tokens tokens = random_tokens("table", 72, target->config());
+    model::Sequence first = target.sequence();
+    target.run(first, tokens, 4, true);
+    const model::RowCounters cold = target->ngram_counters();
+    EXPECT_GT(cold.misses, 0);
+    EXPECT_GT(cold.wait_ms, 0);
+    for (const std::int64_t rows : {1, 3, 8}) {
+        model::Sequence again = target.sequence();
+        target.run(again, tokens, rows, true);
+    }
+    const model::RowCounters warm = target->ngram_counters();
+    EXPECT_GT(warm.hits, cold.hits);
+    EXPECT_EQ(warm.misses, cold.misses);
+    EXPECT_EQ(warm.wait_ms, cold.wait_ms);
+}
+
 }  // namespace
 }  // namespace strata::test
