@@ -155,8 +155,9 @@ __device__ inline int tiles_down(const TileJob& job) {
 }
 
 // Gives store(row, col, v, job.matrix) what each lane has of a row, four pairs at a time: v[j][0],
-// v[j][1] of columns col + 8j and the next.
-template <typename Shape, typename Store>
+// v[j][1] of columns col + 8j and the next. Where kWhole, the job has all rows of a tile: then what
+// a store reads for one row comes while another is made.
+template <typename Shape, bool kWhole, typename Store>
 __device__ inline void store_tile(const float (&sums)[Shape::kDown][Shape::kAcross][4],
                                   const TileJob& job, const Store& store) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -176,11 +177,17 @@ __device__ inline void store_tile(const float (&sums)[Shape::kDown][Shape::kAcro
                     v[j][0] = sums[i][four + j][2 * half];
                     v[j][1] = sums[i][four + j][2 * half + 1];
                 }
-                if (row < job.row_end) store(row, col + 8 * four, v, job.matrix);
+                if (kWhole || row < job.row_end) store(row, col + 8 * four, v, job.matrix);
             }
         }
     }
 }
+
+// Whether what a tile ends with reads memory of its own, and wants to have it brought near first.
+template <typename Store>
+concept Prepares = requires(const Store& store, const TileJob& job) {
+    store.prepare(job, 0, 0);
+};
 
 // x row r of the result is row index[r] of x, or r where there is no index.
 template <int kRows, int kCols, typename Matrix, typename Plan, typename Store>
@@ -208,6 +215,7 @@ __global__ void __launch_bounds__(kMultiplyThreads, (TileShape<kRows, kCols>::kB
         commit_copies();
     };
     for (int step = 0; step < kMultiplyDepth - 1; ++step) bring(step);
+    if constexpr (Prepares<Store>) store.prepare(job, kRows, kCols);
     float sums[Shape::kDown][Shape::kAcross][4] = {};
     for (int step = 0; step < steps; ++step) {
         wait_copies<kMultiplyDepth - 2>();
@@ -222,7 +230,11 @@ __global__ void __launch_bounds__(kMultiplyThreads, (TileShape<kRows, kCols>::kB
             add_step<Shape, false>(sums, stage, weight, down);
         }
     }
-    store_tile<Shape>(sums, job, store);
+    if (Prepares<Store> && job.row + kRows <= job.row_end) {
+        store_tile<Shape, true>(sums, job, store);
+    } else {
+        store_tile<Shape, false>(sums, job, store);
+    }
 }
 
 // All rows of x with one matrix: tiles of rows side by side, so that blocks that run together

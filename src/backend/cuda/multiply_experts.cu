@@ -1,10 +1,11 @@
-// Products with the matrices of experts. Those of blocks: multiply_unpacked.cuh. The others go as
-// multiply.cuh, converted to BF16 on the way to shared memory: what a thread converts next is on
-// its way while the tensor cores work.
+// Products with the matrices of experts. Those of blocks: multiply_warpgroup.cuh where the chip has
+// what it takes, else multiply_unpacked.cuh. The others go as multiply.cuh, converted to BF16 on
+// the way to shared memory: what a thread converts next is on its way while the tensor cores work.
 #include "backend/cuda/columns.cuh"
 #include "backend/cuda/multiply.cuh"
 #include "backend/cuda/multiply_experts.h"
 #include "backend/cuda/multiply_unpacked.cuh"
+#include "backend/cuda/multiply_warpgroup.cuh"
 
 namespace strata::cuda::prompt {
 namespace {
@@ -142,23 +143,100 @@ void multiply_tiles_of(Queue& queue, const RoundedRows& x, const ExpertMatrices&
     start(PlainColumns<StoredBF16>());
 }
 
-// `rows` of the products, all matrices together.
-void start_unpacked(Queue& queue, UnpackedProduct work, std::int64_t rows) {
-    check(work.x, work.matrices, work.routing);
-    work.row_bytes = row_bytes_of(work.matrices);
-    work.blocks_across = static_cast<int>((rows + unpacked::kBlockRows - 1) / unpacked::kBlockRows);
-    const dim3 blocks(grid_of(work.routing, work.blocks_across));
-    switch (work.matrices.type) {
-#define STRATA_CASE(name)                                                                       \
-    case quant::Type::name:                                                                     \
-        return launch(queue,                                                                    \
-                      {blocks, unpacked::kThreads, unpacked::shared_size<quant::Type::name>()}, \
-                      unpacked::multiply_unpacked<quant::Type::name>, work);
+// use(a constant type of blocks) for `type`.
+template <typename Use>
+void with_blocks(quant::Type type, Use use) {
+    switch (type) {
+#define STRATA_CASE(name)   \
+    case quant::Type::name: \
+        return use(std::integral_constant<quant::Type, quant::Type::name>());
         STRATA_BLOCK_TYPES(STRATA_CASE)
 #undef STRATA_CASE
         default:
             STRATA_CHECK(!"a matrix of a format without blocks");
     }
+}
+
+// `rows` of the products, all matrices together.
+void start_unpacked(Queue& queue, UnpackedProduct work, std::int64_t rows) {
+    check(work.x, work.matrices, work.routing);
+    work.row_bytes = row_bytes_of(work.matrices);
+    work.rows = static_cast<int>(rows);
+    work.blocks_across = static_cast<int>((rows + unpacked::kBlockRows - 1) / unpacked::kBlockRows);
+    const dim3 blocks(grid_of(work.routing, work.blocks_across));
+    with_blocks(work.matrices.type, [&](auto type) {
+        launch(queue, {blocks, unpacked::kThreads, unpacked::shared_size<type()>()},
+               unpacked::multiply_unpacked<type()>, work);
+    });
+}
+
+// The columns from which a block of warpgroups has work enough with one block of rows, and the
+// blocks of rows that it goes through below.
+constexpr std::int64_t kLongRows = 2048;
+constexpr int kShortRowBlocks = 4;
+
+void start_warpgroups(Queue& queue, UnpackedProduct work, std::int64_t rows) {
+    STRATA_CHECK(work.routing.tile_rows == kExpertTileRows);
+    STRATA_CHECK(work.x.rows * work.x.stride / 8 <= INT32_MAX);
+    work.row_bytes = row_bytes_of(work.matrices);
+    work.rows = static_cast<int>(rows);
+    work.row_blocks = work.matrices.cols < kLongRows ? kShortRowBlocks : 1;
+    const std::int64_t each = std::int64_t{warpgroups::kBlockRows} * work.row_blocks;
+    work.blocks_across = static_cast<int>((rows + each - 1) / each);
+    const dim3 blocks(grid_of(work.routing, work.blocks_across));
+    with_blocks(work.matrices.type, [&](auto type) {
+        launch(queue, {blocks, warpgroups::kThreads, warpgroups::Shared<type()>::kBytes},
+               warpgroups::multiply_warpgroups<type()>, work);
+    });
+}
+
+#ifdef __CUDACC__
+// Has shared memory where the code is for chips with products of warpgroups: so the host can tell.
+__global__ void tell_warpgroups(int* to) {
+#if STRATA_WARPGROUPS
+    __shared__ int kept[kWarp];
+    kept[threadIdx.x] = *to;
+    __syncthreads();
+    *to = kept[kWarp - 1 - threadIdx.x];
+#endif
+}
+#endif
+
+bool runs_warpgroups([[maybe_unused]] Queue& queue, [[maybe_unused]] std::int64_t rows) {
+#ifdef __CUDACC__
+    cudaFuncAttributes attributes{};
+    queue.note(cudaFuncGetAttributes(&attributes, tell_warpgroups));
+    return attributes.sharedSizeBytes > 0;
+#else
+    // The emulator runs both, which give the same bits there.
+    return rows % 2 != 0;
+#endif
+}
+
+// The same values with their columns spread, zeros where a row ends within a step.
+struct Spread {
+    RoundedRows from;
+    RoundedRows to;
+
+    // Of places 2 i and 2 i + 1 of all rows.
+    __device__ void operator()(std::int64_t i) const {
+        const auto pairs = static_cast<int>(to.stride / 2);
+        const std::int64_t row = i / pairs;
+        const int place = static_cast<int>(i - row * pairs) * 2;
+        const int column = spread_column(place);
+        *reinterpret_cast<std::uint32_t*>(to.row(row) + place) =
+            column < from.stride ? *reinterpret_cast<const std::uint32_t*>(from.row(row) + column)
+                                 : 0;
+    }
+};
+RoundedRows take_spread(Queue& queue, std::int64_t rows, std::int64_t cols) {
+    constexpr std::int64_t kSpan = unpacked::kSpan;
+    return take_rounded(queue, rows, (cols + kSpan - 1) / kSpan * kSpan);
+}
+RoundedRows spread_rows(Queue& queue, const RoundedRows& rows) {
+    const RoundedRows spread = take_spread(queue, rows.rows, rows.stride);
+    for_each(queue, spread.rows * (spread.stride / 2), Spread{rows, spread});
+    return spread;
 }
 
 // Of products that were made one by one.
@@ -177,45 +255,59 @@ struct JoinGated {
 
 }  // namespace
 
-void multiply_members(Queue& queue, const RoundedRows& x, const ExpertMatrices& matrices,
+void multiply_members(Queue& queue, const MemberRows& x, const ExpertMatrices& matrices,
                       const Routing& routing, bool by_member, MatrixView<float> out) {
     const std::int32_t* index = by_member ? nullptr : routing.row;
-    if (has_blocks(matrices.type)) {
-        start_unpacked(
-            queue, {.x = x, .index = index, .matrices = matrices, .routing = routing, .out = out},
-            out.cols);
-        return;
+    if (!has_blocks(matrices.type)) {
+        STRATA_CHECK(!x.spread);
+        return multiply_tiles_of(queue, x.rows, matrices, nullptr, routing, index, out.cols,
+                                 StoreMembers{StoreRows{out}, matrices.factors});
     }
-    multiply_tiles_of(queue, x, matrices, nullptr, routing, index, out.cols,
-                      StoreMembers{StoreRows{out}, matrices.factors});
+    UnpackedProduct work{
+        .x = x.rows, .index = index, .matrices = matrices, .routing = routing, .out = out};
+    if (!x.spread && !runs_warpgroups(queue, routing.chosen.rows)) {
+        return start_unpacked(queue, work, out.cols);
+    }
+    if (!x.spread) work.x = spread_rows(queue, x.rows);
+    start_warpgroups(queue, work, out.cols);
 }
 
-void multiply_members_gated(Queue& queue, const RoundedRows& x, const ExpertMatrices& gate,
-                            const ExpertMatrices& up, const Routing& routing,
-                            const RoundedRows& hidden) {
+MemberRows multiply_members_gated(Queue& queue, const RoundedRows& x, const ExpertMatrices& gate,
+                                  const ExpertMatrices& up, const Routing& routing,
+                                  quant::Type next) {
+    const std::int64_t members = routing.chosen.rows * routing.chosen.cols;
     if (gate.type == up.type && has_blocks(gate.type)) {
-        start_unpacked(queue,
-                       {.x = x,
-                        .index = routing.row,
-                        .matrices = gate,
-                        .turning = up.at,
-                        .turning_factors = up.factors,
-                        .routing = routing,
-                        .hidden = hidden},
-                       2 * hidden.stride);
-        return;
+        UnpackedProduct work{.x = x,
+                             .index = routing.row,
+                             .matrices = gate,
+                             .turning = up.at,
+                             .turning_factors = up.factors,
+                             .routing = routing};
+        if (runs_warpgroups(queue, routing.chosen.rows)) {
+            work.x = spread_rows(queue, x);
+            work.spreads_hidden = has_blocks(next);
+            work.hidden = work.spreads_hidden ? take_spread(queue, members, gate.rows)
+                                              : take_rounded(queue, members, gate.rows);
+            start_warpgroups(queue, work, 2 * work.hidden.stride);
+        } else {
+            work.hidden = take_rounded(queue, members, gate.rows);
+            start_unpacked(queue, work, 2 * work.hidden.stride);
+        }
+        return {work.hidden, work.spreads_hidden};
     }
+    const RoundedRows hidden = take_rounded(queue, members, gate.rows);
     if (gate.type == up.type) {
         multiply_tiles_of(
             queue, x, gate, up.at, routing, routing.row, 2 * hidden.stride,
             StoreMembersGated{StoreGated{hidden, gate.rows}, gate.factors, up.factors});
-        return;
+        return {hidden};
     }
     const MatrixView<float> gates = queue.matrix(hidden.rows, gate.rows);
     const MatrixView<float> ups = queue.matrix(hidden.rows, up.rows);
-    multiply_members(queue, x, gate, routing, false, gates);
-    multiply_members(queue, x, up, routing, false, ups);
+    multiply_members(queue, {x}, gate, routing, false, gates);
+    multiply_members(queue, {x}, up, routing, false, ups);
     for_each(queue, hidden.rows * hidden.stride, JoinGated{gates, ups, hidden});
+    return {hidden};
 }
 
 }  // namespace strata::cuda::prompt

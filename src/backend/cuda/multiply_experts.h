@@ -19,14 +19,22 @@ struct ExpertMatrices {
 // a tile; of rows that a tile lacks, sixteen at a time are left out of the products.
 inline constexpr int kExpertTileRows = 96;
 
+// Rows as products with experts take them. `spread`: their columns lie in the order that products
+// of warpgroups want (multiply_warpgroup.cuh).
+struct MemberRows {
+    RoundedRows rows;
+    bool spread = false;
+};
+
 // out[m] = matrix of m's expert . x[row of m], for every member m of the routing. `by_member`: x
 // has a row a member instead.
-void multiply_members(Queue& queue, const RoundedRows& x, const ExpertMatrices& matrices,
+void multiply_members(Queue& queue, const MemberRows& x, const ExpertMatrices& matrices,
                       const Routing& routing, bool by_member, MatrixView<float> out);
 
-// hidden[m] = silu(gate . x) * (up . x), rounded.
-void multiply_members_gated(Queue& queue, const RoundedRows& x, const ExpertMatrices& gate,
-                            const ExpertMatrices& up, const Routing& routing,
-                            const RoundedRows& hidden);
+// silu(gate . x) * (up . x) of every member, rounded, as products with matrices of type `next`
+// take it.
+MemberRows multiply_members_gated(Queue& queue, const RoundedRows& x, const ExpertMatrices& gate,
+                                  const ExpertMatrices& up, const Routing& routing,
+                                  quant::Type next);
 
 }  // namespace strata::cuda::prompt

@@ -12,6 +12,7 @@
 #include "backend/cuda/multiply_experts.h"
 #include "backend/cuda/tensor_core.cuh"
 #include "backend/cuda/unpack_pairs.cuh"
+#include "backend/cuda/warpgroup.cuh"
 
 namespace strata::cuda::prompt {
 
@@ -24,7 +25,10 @@ struct UnpackedProduct {
     const std::byte* const* turning = nullptr;
     const float* turning_factors = nullptr;
     std::int64_t row_bytes = 0;
+    int rows = 0;  // of the products
     int blocks_across = 0;
+    int row_blocks = 1;           // that a block of warpgroups goes through
+    bool spreads_hidden = false;  // multiply_warpgroup.cuh
     Routing routing{};
     MatrixView<float> out{};  // of products with one matrix
     RoundedRows hidden{};     // of silu(first) * second
@@ -108,8 +112,8 @@ class Units {
     }
     // Of rows 16 m .. 16 m + 15 the columns of product s, 0 <= s < 8.
     __device__ void tile(int m, int s, const unsigned* table, std::uint32_t (&to)[4]) const {
-        const uint2 upper = own_[2 * m].four(s, table);
-        const uint2 lower = own_[2 * m + 1].four(s, table);
+        const uint2 upper = own_[2 * m].four(s, own_[2 * m].look(s, table));
+        const uint2 lower = own_[2 * m + 1].four(s, own_[2 * m + 1].look(s, table));
         to[0] = upper.x, to[1] = lower.x, to[2] = upper.y, to[3] = lower.y;
     }
 
@@ -269,7 +273,7 @@ constexpr std::size_t shared_size() {
 template <quant::Type kType>
 __global__ void __launch_bounds__(kThreads, 2) multiply_unpacked(UnpackedProduct work) {
     static_assert(shared_size<kType>() <= kSharedBytesEverywhere);
-    if (!kPromptsRun) return;
+    if (!kPromptsRun || kWarpgroupsAlone) return;
     Job job;
     if (!find(work, job)) return;
     std::byte* shared = shared_bytes();

@@ -83,10 +83,10 @@ void experts(const op::Experts& args, device::Queue& queue) {
     const Routing routing = route(own, args, logits, kExpertTileRows);
 
     const std::int64_t members = rows * args.active;
-    const RoundedRows hidden = take_rounded(own, members, table.hidden);
-    multiply_members_gated(
+    const MemberRows hidden = multiply_members_gated(
         own, x.rounded(), {table.gate_at, table.gate_type, table.hidden, width, table.gate_factors},
-        {table.up_at, table.up_type, table.hidden, width, table.up_factors}, routing, hidden);
+        {table.up_at, table.up_type, table.hidden, width, table.up_factors}, routing,
+        table.down_type);
     const MatrixView<float> made = own.matrix(members, width);
     multiply_members(own, hidden,
                      {table.down_at, table.down_type, width, table.hidden, table.down_factors},

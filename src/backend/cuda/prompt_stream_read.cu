@@ -48,6 +48,23 @@ struct StoreMixed {
     op::StreamRead args;
     MatrixView<const float> inverse;
 
+    // The lines of the residual under a tile, while its sums are made: products of few columns end
+    // before memory answers.
+    __device__ void prepare(const TileJob& job, int tile_rows, int tile_cols) const {
+        constexpr int kLineValues = kLineBytes / static_cast<int>(sizeof(float));
+        const std::int64_t width = args.x.cols;
+        const std::int64_t first = job.col / (8 * kStreams) * 8;
+        const int lines = (tile_cols / kStreams + kLineValues - 1) / kLineValues;
+        const int all = min(tile_rows, job.row_end - job.row) * kStreams * lines;
+        for (int i = static_cast<int>(threadIdx.x); i < all; i += kMultiplyThreads) {
+            const int row = job.row + i / lines / kStreams;
+            const std::int64_t c = first + i % lines * kLineValues;
+            if (c >= width) continue;
+            const float* at = args.residual.row(row) + i / lines % kStreams * width + c;
+            prefetch(reinterpret_cast<const std::byte*>(at));
+        }
+    }
+
     __device__ void operator()(std::int64_t row, int col, const float (&v)[4][2], int) const {
         const std::int64_t width = args.x.cols;
         const float* residual = args.residual.row(row);

@@ -9,9 +9,21 @@
 
 namespace strata::cuda {
 
-// A unit: set() takes what load() brought, four() gives columns 4 i .. 4 i + 3; one that is not set
-// is zeros. Both get the table that fill() made in shared memory, kTableBytes long and aligned to
-// 16; all threads of a block of kThreads call fill(), and a barrier comes after it.
+// As __byte_perm(), for selectors whose nibbles are below 8: nothing is masked.
+__device__ inline unsigned pick_bytes(unsigned low, unsigned high, unsigned picks) {
+#ifdef __CUDACC__
+    unsigned bytes;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(picks));
+    return bytes;
+#else
+    return __byte_perm(low, high, picks);
+#endif
+}
+
+// A unit: set() takes what load() brought; four() gives columns 4 i .. 4 i + 3 from what look() of
+// the same i found, which can be asked for early. One that is not set is zeros. set() and look()
+// get the table that fill() made in shared memory, kTableBytes long and aligned to 16; all threads
+// of a block of kThreads call fill(), and a barrier comes after it.
 template <quant::Type kType>
 struct UnitPairs {
     using Own = BlockUnits<kType>;
@@ -29,7 +41,8 @@ struct UnitPairs {
     }
     // 2^23 + c is exact for a byte c, and so is its difference from 2^23: conversions proper take
     // eight times as long.
-    __device__ uint2 four(int i, const unsigned*) const {
+    __device__ unsigned look(int, const unsigned*) const { return 0; }
+    __device__ uint2 four(int i, unsigned) const {
         constexpr unsigned kLarge = 0x4b000000u;  // 2^23
         constexpr float kZero = 8388608.0f + 128.0f + static_cast<float>(Own::kOffset);
         const unsigned codes = static_cast<unsigned>(unit.codes[i]) ^ 0x80808080u;
@@ -45,7 +58,38 @@ struct UnitPairs {
     }
 };
 
-// Up to eight values of BF16, apart in low and high bytes, as __byte_perm() picks them.
+// A unit has four values, all in two words: a field of two bits names two bytes of them.
+template <>
+struct UnitPairs<quant::Type::q2_0> {
+    using Own = BlockUnits<quant::Type::q2_0>;
+    static constexpr int kTableBytes = 0;
+    unsigned codes[2] = {};
+    unsigned low = 0;   // of codes 0 and 1
+    unsigned high = 0;  // of codes 2 and 3
+
+    template <int kThreads>
+    __device__ static void fill(unsigned*) {}
+    __device__ void set(const Own::Raw& raw, int, const unsigned*) {
+        codes[0] = raw.codes[0];
+        codes[1] = raw.codes[1];
+        const float scale = float_of(raw.scale);
+        low = bf16_pair(-scale, 0.0f * scale);
+        high = bf16_pair(scale, 2.0f * scale);
+    }
+    __device__ unsigned look(int, const unsigned*) const { return 0; }
+    // Fields become bytes, and those the pairs of nibbles 2 c and 2 c + 1. Products, in which no
+    // bits meet, take the place of shifts: another unit makes them.
+    __device__ uint2 four(int i, unsigned) const {
+        const unsigned fields =
+            __byte_perm(codes[i / 4], 0, 0x4440u | static_cast<unsigned>(i % 4));
+        const unsigned twos = fields * 0x1001u & 0x000f000fu;
+        const unsigned ones = twos * 0x41u & 0x03030303u;
+        const unsigned picks = ones * 0x22u + 0x10101010u;
+        return make_uint2(pick_bytes(low, high, picks), pick_bytes(low, high, picks >> 16));
+    }
+};
+
+// Eight values of BF16, apart in low and high bytes, as pick_bytes() picks them.
 struct PairTable {
     unsigned low[2] = {};
     unsigned high[2] = {};
@@ -59,34 +103,9 @@ struct PairTable {
     // The values that the low four nibbles of `picks` name, each below 8, the signs changed where
     // `signs` has the highest bit of a byte set.
     __device__ uint2 pick(unsigned picks, unsigned signs) const {
-        const unsigned lows = __byte_perm(low[0], low[1], picks);
-        const unsigned highs = __byte_perm(high[0], high[1], picks) ^ (signs & 0x80808080u);
+        const unsigned lows = pick_bytes(low[0], low[1], picks);
+        const unsigned highs = pick_bytes(high[0], high[1], picks) ^ (signs & 0x80808080u);
         return make_uint2(__byte_perm(lows, highs, 0x5140), __byte_perm(lows, highs, 0x7362));
-    }
-};
-
-// A unit has four values at most.
-template <>
-struct UnitPairs<quant::Type::q2_0> {
-    using Own = BlockUnits<quant::Type::q2_0>;
-    static constexpr int kTableBytes = 0;
-    unsigned codes[2] = {};
-    PairTable values;
-
-    template <int kThreads>
-    __device__ static void fill(unsigned*) {}
-    __device__ void set(const Own::Raw& raw, int, const unsigned*) {
-        codes[0] = raw.codes[0];
-        codes[1] = raw.codes[1];
-        const float scale = float_of(raw.scale);
-        values.set(0, -scale, 0.0f * scale, scale, 2.0f * scale);
-    }
-    // Fields of two bits become nibbles.
-    __device__ uint2 four(int i, const unsigned*) const {
-        unsigned picks = codes[i / 4] >> i % 4 * 8 & 0xffu;
-        picks = (picks | picks << 4) & 0x0f0fu;
-        picks = (picks | picks << 2) & 0x3333u;
-        return values.pick(picks, 0);
     }
 };
 
@@ -127,16 +146,24 @@ struct UnitPairs<quant::Type::iq3_xxs> {
         values.set(0, 4.0f * scale, 12.0f * scale, 20.0f * scale, 28.0f * scale);
         values.set(1, 36.0f * scale, 44.0f * scale, 52.0f * scale, 62.0f * scale);
     }
-    __device__ uint2 four(int i, const unsigned* table) const {
+    // The numbers of the magnitudes.
+    __device__ unsigned look(int i, const unsigned* table) const {
         constexpr unsigned kStride = kCopies * 4;
         const unsigned word = numbers[i / 4];
         const unsigned at =
             (i % 4 == 0 ? word * kStride : word >> (i % 4 * 8 - 6)) & 255u * kStride;
-        const unsigned copy = threadIdx.x % kCopies;
-        const unsigned picks = table[at / 4 + copy];
-        const unsigned own = (i % 2 == 0 ? signs : later) >> i / 2 * 7 & 127u;
-        // Bit j to bit 8 j + 7: the products of seven bits do not meet.
-        return values.pick(picks, own * 0x10204080u);
+        const unsigned copy = threadIdx.x % kCopies * 4;
+        return *reinterpret_cast<const unsigned*>(reinterpret_cast<const std::byte*>(table) +
+                                                  (at | copy));
+    }
+    __device__ uint2 four(int i, unsigned picks) const {
+        // Bit j of seven goes to bit 8 j + 7: products of seven bits do not meet, wherever the
+        // seven begin.
+        constexpr unsigned kSpread = 0x10204080u;
+        const unsigned word = (i % 2 == 0 ? signs : later) >> i / 4 * 14;
+        const unsigned own =
+            i / 2 % 2 == 0 ? (word & 127u) * kSpread : (word & 127u << 7) * (kSpread >> 7);
+        return values.pick(picks, own);
     }
 };
 

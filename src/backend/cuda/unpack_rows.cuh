@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(kUnpackThreads)
         };
 #pragma unroll
         for (int piece = 0; piece < 4; ++piece) {
-            const uint2 low = pairs.four(2 * piece, table);
-            const uint2 high = pairs.four(2 * piece + 1, table);
+            const uint2 low = pairs.four(2 * piece, pairs.look(2 * piece, table));
+            const uint2 high = pairs.four(2 * piece + 1, pairs.look(2 * piece + 1, table));
             *at(lane, piece) = make_uint4(low.x, low.y, high.x, high.y);
         }
         __syncwarp();
