@@ -285,6 +285,30 @@ def links(project):
                 yield source.path, source.line_of(found.start()), f"no {found.group(1)} to link to"
 
 
+CASE = re.compile(r"\b[A-Z]{2,6}-\d\d\b")
+
+
+def cases(project):
+    """The ids that tests name are listed, and those that are listed are named."""
+    page = project.by_path.get("docs/cases.md")
+    listed = {}
+    for number, line in enumerate(page.lines if page else [], 1):
+        if line.startswith("| ") and CASE.match(line[2:]):
+            listed[CASE.match(line[2:]).group()] = number
+    named = set()
+    for source in project.sources:
+        if not source.path.startswith("tests/") or source.suffix not in CPP:
+            continue
+        for found in CASE.finditer(source.text):
+            named.add(found.group())
+            if found.group() not in listed:
+                yield (source.path, source.line_of(found.start()),
+                       f"docs/cases.md does not say what {found.group()} is")
+    for case, number in listed.items():
+        if case not in named:
+            yield page.path, number, f"no test names {case}"
+
+
 def diagram(project):
     page = project.by_path.get("ARCHITECTURE.md")
     if page is not None and project.layers.mermaid() not in page.text:
@@ -293,7 +317,8 @@ def diagram(project):
 
 RULES = (layering, own_header_first, library_per_folder, every_source_is_built, banned_calls,
          columns_and_whitespace, function_length, file_length, headers, dead_headers,
-         ops_are_tested, contract_words, markers, tensor_names, names_and_sizes, links, diagram)
+         ops_are_tested, contract_words, markers, tensor_names, names_and_sizes, links, cases,
+         diagram)
 
 
 def is_text(source):

@@ -348,6 +348,19 @@ class Text(Tree):
         (self.root / "src/model/m.cc").rename(self.root / "src/model/tensors.cc")
         self.clean()
 
+    def case(self, listed, named):
+        self.write("docs/cases.md", f"| id | what |\n|---|---|\n{listed}")
+        self.write("tests/model/CMakeLists.txt", "strata_test(m_test SOURCES m_test.cc)\n")
+        self.write("tests/model/m_test.cc", f"// {named}\nint x;\n")
+
+    def test_a_case_that_is_named_is_listed(self):
+        self.case("| CASE-01 | a |\n", "CASE-01, CASE-03")
+        self.found("tests/model/m_test.cc", 1, "does not say what CASE-03 is")
+
+    def test_a_case_that_is_listed_is_named(self):
+        self.case("| CASE-01 | a |\n| CASE-02 | b |\n", "CASE-01")
+        self.found("docs/cases.md", 4, "no test names CASE-02")
+
     def test_links_lead_somewhere(self):
         self.write("docs/x.md", "[a](y.md) [b](https://a.b/c) [c](#d) [e](../tools)\n")
         self.found("docs/x.md", 1, "no y.md")
