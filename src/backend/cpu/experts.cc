@@ -24,6 +24,7 @@ constexpr std::int64_t kContractSums = 1 << 14;
 constexpr std::int64_t kPiecesAThread = 8;
 // Of the first net's matrices, asked for as soon as it is known.
 constexpr std::int64_t kAskedForFirst = 1 << 14;  // bytes
+constexpr std::int64_t kCacheLine = 64;           // bytes
 
 // A call, its routing done. Members are the (row, slot) pairs in order of expert; after them come
 // the T rows once more, for the shared expert.
@@ -82,7 +83,9 @@ struct Input {
 // What is read first comes while the rows are being rounded.
 void ask_for(const op::Weight& weight) {
     const std::int64_t bytes = std::min(weight.rows * weight.row_bytes, kAskedForFirst);
-    for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(weight.data + at, 0, 2);
+    for (std::int64_t at = 0; at < bytes; at += kCacheLine) {
+        __builtin_prefetch(weight.data + at, 0, 2);
+    }
 }
 
 // At most one a weight that reads x: gate and up of the experts and of the shared one.
@@ -305,12 +308,16 @@ void expand_all(const Call& call, const Inputs& inputs, Queue& queue,
         });
 }
 
+// Rows of down matrices that are multiplied together.
+std::int64_t down_rows_together(const Call& call) {
+    return rows_together(call.rows(), std::max(call.hidden.cols, call.shared_hidden.cols));
+}
+
 // Rows of y that are computed together: their sums of all members have to stay in a cache, and a
 // net's matrix is better read in one go.
 std::int64_t contract_rows(const Call& call, std::int64_t threads) {
     if (call.rows() >= kManyInputRows) return 2 * kPanelRows;
-    std::int64_t rows =
-        rows_together(call.rows(), std::max(call.hidden.cols, call.shared_hidden.cols));
+    std::int64_t rows = down_rows_together(call);
     const std::int64_t width = call.args.y.cols;
     const std::int64_t members = call.members() + call.rows();
     const std::int64_t least =
@@ -345,20 +352,18 @@ void add_members(const Call& call, const float* sums, std::int64_t together, std
 // what every member, then every row's shared net, gives.
 void contract(const Call& call, const Hidden& hidden, std::int64_t first, std::int64_t count,
               std::int64_t together, Instructions instructions, const Workspace& workspace) {
-    const std::int64_t step =
-        rows_together(call.rows(), std::max(call.hidden.cols, call.shared_hidden.cols));
+    const std::int64_t step = down_rows_together(call);
     for (std::int64_t net = 0; net < call.nets(); ++net) {
         const std::int64_t following = net + 1 < call.nets() ? net + 1 : 0;
-        const std::int64_t then =
-            following == 0 ? std::min(first + count, call.args.y.cols - 1) : first;
+        const std::int64_t then = following == 0 ? first + count : first;
         const op::Weight& down = call.matrices[net].down;
-        const std::byte* next = call.matrices[following].down.row(then);
+        const op::Weight& next = call.matrices[following].down;
         const Operand x = hidden_of(call, hidden, net);
         float* sums = workspace.sums + call.first(net) * together;
         for (std::int64_t row = 0; row < count; row += step) {
             multiply_rows(down, first + row, std::min(step, count - row), x, instructions,
-                          workspace, sums + place_of(row, x.rows()), next);
-            next += step * down.row_bytes;
+                          workspace, sums + place_of(row, x.rows()),
+                          next.row(std::min(then + row, next.rows - 1)));
         }
     }
     for (std::int64_t t = 0; t < call.rows(); ++t) {
@@ -387,6 +392,7 @@ void check(const op::Experts& args) {
     const std::int64_t rows = args.x.rows;
     const std::int64_t width = args.x.cols;
     const std::int64_t experts = args.experts.count;
+    STRATA_CHECK(rows >= 1);
     STRATA_CHECK(args.active >= 1 && args.active <= op::kExpertsActiveMax);
     STRATA_CHECK(args.active <= experts && experts <= op::kExpertsMax);
     STRATA_CHECK(has_shape(args.router, experts, width));

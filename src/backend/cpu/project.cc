@@ -17,6 +17,7 @@ namespace {
 
 static_assert(Queue::kBlockRows % kPackedTile == 0 && Queue::kBlockRows % kTileRows == 0,
               "blocks of rows are whole tiles");
+static_assert(Queue::kBlockStep % kPackedTile == 0, "a thread's rows are whole tiles of packed.h");
 
 // A projection, ready to be computed piece by piece.
 struct Task {
@@ -135,36 +136,49 @@ void project_rows(Queue& queue, MatrixView<const float> x, std::int64_t first_ro
     });
 }
 
+// Weights that a thread would have in its cache together.
+class Together {
+  public:
+    void add(const op::Weight& weight) {
+        // A longer matrix is packed for each block, of which there should be few then.
+        constexpr std::int64_t kPlainRowsMost = 8;
+        packed_ = packed_ || (!rounds_input(weight.type) && weight.rows > kPlainRowsMost);
+        bytes_ += weight.rows * weight.row_bytes;
+    }
+
+    // As divided_rows says of these weights.
+    std::int64_t block(const Queue& queue, std::int64_t rows) const {
+        // What stays in a core's cache beside the rows.
+        constexpr std::int64_t kBytesMost = 512 << 10;
+        if (!queue.divides_rows(rows) || bytes_ > kBytesMost) return 0;
+        return packed_ ? queue.rows_a_thread(rows) : Queue::kBlockRows;
+    }
+
+  private:
+    std::int64_t bytes_ = 0;
+    bool packed_ = false;
+};
+
 }  // namespace
 
 std::int64_t divided_rows(const Queue& queue, std::int64_t rows,
                           std::initializer_list<const op::Weight*> weights) {
-    // What stays in a core's cache beside the rows.
-    constexpr std::int64_t kBytesMost = 512 << 10;
-    // A longer matrix is packed for each block, of which there should be few then.
-    constexpr std::int64_t kPlainRowsMost = 8;
-    if (!queue.divides_rows(rows)) return 0;
-    std::int64_t bytes = 0;
-    bool packed = false;
-    for (const op::Weight* weight : weights) {
-        packed = packed || (!rounds_input(weight->type) && weight->rows > kPlainRowsMost);
-        bytes += weight->rows * weight->row_bytes;
-    }
-    if (bytes > kBytesMost) return 0;
-    return packed ? queue.rows_a_thread(rows) : Queue::kBlockRows;
+    Together together;
+    for (const op::Weight* weight : weights) together.add(*weight);
+    return together.block(queue, rows);
 }
 
 void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all) {
     if (queue.observer() != nullptr) show_inputs(x, all, *queue.observer());
-    std::int64_t block = 0;
+    Together together;
     bool divided = true;
     for (const Projection& one : all) {
         STRATA_CHECK(one.out.rows == x.rows && one.out.cols == one.weight.rows);
-        const std::int64_t own = divided_rows(queue, x.rows, {&one.weight});
-        block = std::max(block, own);
-        divided = divided && own > 0 && !(one.exact && rounds_input(one.weight.type));
+        together.add(one.weight);
+        divided = divided && !(one.exact && rounds_input(one.weight.type));
     }
-    if (!divided || block == 0) return project_rows(queue, x, 0, all);
+    const std::int64_t block = divided ? together.block(queue, x.rows) : 0;
+    if (block == 0) return project_rows(queue, x, 0, all);
     queue.by_rows(x.rows, block, [&](Queue& one, std::int64_t begin, std::int64_t end) {
         project_rows(one, x.rows_from(begin, end - begin), begin, all);
     });

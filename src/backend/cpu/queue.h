@@ -147,6 +147,8 @@ class Queue final : public device::Queue {
     // Rows of a block whose values, and small weights, fit a core's cache; whole tiles of what
     // products are made for.
     static constexpr std::int64_t kBlockRows = 36;
+    // Of which a larger block has a multiple: kPackedTile rows.
+    static constexpr std::int64_t kBlockStep = 12;
 
     // Whether so many rows are worth dividing by_rows.
     bool divides_rows(std::int64_t rows) const { return !alone_ && rows >= kDividedRows; }
@@ -178,9 +180,8 @@ class Queue final : public device::Queue {
     friend Queue& begin_op(device::Queue& queue);
     Queue(SharedPool& shared, bool alone) : shared_(shared), alone_(alone) {}
 
-    static constexpr std::int64_t kBlockStep = 12;
-    static constexpr std::int64_t kDividedRows = 64;
-    static constexpr std::int64_t kSplitCost = 1 << 16;
+    static constexpr std::int64_t kDividedRows = 64;     // rows
+    static constexpr std::int64_t kSplitCost = 1 << 16;  // cycles
 
     SharedPool& shared_;
     const bool alone_ = false;

@@ -12,6 +12,21 @@ namespace {
 // A strict order of logits in which NaN comes after every number.
 bool before(float a, float b) { return a > b || (std::isnan(b) && !std::isnan(a)); }
 
+void route_all(const op::Experts& args, Queue& queue, const Routed& to) {
+    const std::int64_t experts = args.experts.count;
+    const MatrixView<float> logits = queue.matrix(args.x.rows, experts);
+    project(queue, args.x,
+            {{.weight = args.router, .out = logits, .exact = true},
+             {.weight = args.shared_scale, .out = to.scale, .exact = true}});
+    queue.split(args.x.rows, 8 * experts, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t t = begin; t < end; ++t) {
+            choose_experts(logits.row(t), experts, args.active, args.renormalize, to.chosen.row(t),
+                           to.share.row(t));
+            to.scale.row(t)[0] = sigmoid(to.scale.row(t)[0]);
+        }
+    });
+}
+
 }  // namespace
 
 // The softmax rises with its logit, so that the largest logits are the largest shares; comparing
@@ -63,25 +78,6 @@ void group_rows(MatrixView<const std::int32_t> chosen, std::int64_t experts, std
         groups.place[i] = member;
     }
 }
-
-namespace {
-
-void route_all(const op::Experts& args, Queue& queue, const Routed& to) {
-    const std::int64_t experts = args.experts.count;
-    const MatrixView<float> logits = queue.matrix(args.x.rows, experts);
-    project(queue, args.x,
-            {{.weight = args.router, .out = logits, .exact = true},
-             {.weight = args.shared_scale, .out = to.scale, .exact = true}});
-    queue.split(args.x.rows, 8 * experts, [&](std::int64_t begin, std::int64_t end, int) {
-        for (std::int64_t t = begin; t < end; ++t) {
-            choose_experts(logits.row(t), experts, args.active, args.renormalize, to.chosen.row(t),
-                           to.share.row(t));
-            to.scale.row(t)[0] = sigmoid(to.scale.row(t)[0]);
-        }
-    });
-}
-
-}  // namespace
 
 void route_rows(const op::Experts& args, Queue& queue, const Routed& to) {
     const std::int64_t rows = args.x.rows;
