@@ -206,7 +206,7 @@ struct ModelInfo {
     bool has_tokenizer = false;
     std::uint64_t file_bytes = 0;
     std::string device;       // what the model runs on
-    std::string device_note;  // why not a GPU, where one was looked for; else empty
+    std::string device_note;  // why not a GPU, where one was looked for or limited; else empty
     // Why the context is shorter than the trained length that was not asked for; else empty.
     std::string context_note;
     MemoryUse memory;

@@ -37,6 +37,8 @@ constexpr const char* kFooter =
 
 int ended(const Status& status) {
     if (status.ok()) return kDone;
+    // As of other programs in a pipe: whoever left knows.
+    if (reader_gone()) return kFailed;
     tell(status.error().message);
     return kFailed;
 }
@@ -57,20 +59,67 @@ Used command_used(const CLI::App& app) {
     return used;
 }
 
-// What was wrong. Where a command is wanted and something else was found, CLI11 says only that one
-// is wanted.
-std::string what_is_wrong(const CLI::ParseError& error, const CLI::App& used) {
-    const std::vector<std::string> found = used.remaining();
-    if (error.get_name() != "RequiredError" || used.get_require_subcommand_min() == 0 ||
-        found.empty()) {
-        return error.what();
-    }
+std::string names_of_commands(const CLI::App& used) {
     std::string names;
     for (const CLI::App* command : used.get_subcommands(nullptr)) {
         if (!names.empty()) names += ", ";
         names += command->get_name();
     }
-    return concat(quote(found.front()), " is no command, wanted one of ", names);
+    return names;
+}
+
+// A word that nothing takes.
+std::string not_taken(const CLI::App& used, const std::string& word) {
+    if (used.get_require_subcommand_min() > 0) {
+        return concat(quote(word), " is no command, wanted one of ", names_of_commands(used));
+    }
+    if (word.size() > 1 && word[0] == '-') {
+        return concat(quote(word), " is no option of ", used.get_name());
+    }
+    return concat(quote(word), " is one value more than ", used.get_name(), " takes");
+}
+
+std::string not_given(const CLI::App& used) {
+    for (const CLI::Option* option : used.get_options()) {
+        if (!option->get_required() || option->count() > 0) continue;
+        const std::string name = option->get_name();
+        const std::string wanted =
+            option->get_positional() ? "one" : concat(name, ' ', option->get_type_name());
+        return concat("no ", name, " is given, wanted ", wanted);
+    }
+    return concat("no command is given, wanted one of ", names_of_commands(used));
+}
+
+// An option with too few values or too many. CLI11 names it and tells no more of it.
+std::string miscounted(const CLI::App& used, const std::string& said) {
+    for (const CLI::Option* option : used.get_options()) {
+        const std::string name = option->get_name();
+        if (said.starts_with(name + ':')) {
+            if (option->count() == 0) {
+                return concat(name, " has no value, wanted ", option->get_type_name());
+            }
+            return concat(name, " is given ", option->count(), " times, wanted once");
+        }
+        if (said.starts_with(option->get_single_name() + ' ')) {
+            return concat(name, " has a value, wanted none");
+        }
+    }
+    return said;
+}
+
+// What was wrong, in a sentence.
+std::string what_is_wrong(const CLI::ParseError& error, const CLI::App& used) {
+    const std::vector<std::string> found = used.remaining();
+    switch (static_cast<CLI::ExitCodes>(error.get_exit_code())) {
+        case CLI::ExitCodes::RequiredError:
+            return found.empty() ? not_given(used) : not_taken(used, found.front());
+        case CLI::ExitCodes::ExtrasError:
+            return found.empty() ? error.what() : not_taken(used, found.front());
+        case CLI::ExitCodes::ArgumentMismatch:
+            return miscounted(used, error.what());
+        default:
+            return error.what();
+    }
 }
 
 int parse_and_run(int argc, const char* const* argv) {

@@ -23,7 +23,9 @@ Run add_convert(Options& options) {
         .text("DIR", "DIR", &to->directory,
               "The checkpoint: config.json, safetensors, and the tokenizer where there is one")
         .required();
-    options.text("-o,--output", "OUT.gguf", &to->output, "Where to write; whole or not at all")
+    options
+        .text("-o,--output", "OUT.gguf", &to->output,
+              "Where to write; whole or not at all, in place of a file of this name")
         .required();
     add_type_options(options, to.get(), false);
     options.text(

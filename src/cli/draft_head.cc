@@ -29,7 +29,9 @@ std::shared_ptr<DraftHead> add_options(Options& options, const char* name, const
               "The model that it drafts for: a GGUF file, a part of a split set, or a folder that "
               "holds one")
         .required();
-    options.text("-o,--output", "OUT", &to->request.output, "Where to write; whole or not at all")
+    options
+        .text("-o,--output", "OUT", &to->request.output,
+              "Where to write; whole or not at all, in place of a file of this name")
         .required();
     options.list(
         "--draft-vocab", "token id", &to->vocabulary,

@@ -54,8 +54,10 @@ void add_computing_options(Options& options, ModelOptions* to) {
                    "32, half the memory of f16 (default: f16)");
     options.integer("--ram", {0, INT64_MAX}, &to->ram,
                     "Bytes of the machine's memory to stay within (default: all that is free)");
-    options.integer("--vram", {0, INT64_MAX}, &to->vram,
-                    "Bytes of the GPU's memory to stay within (default: all that is free)");
+    options.integer(
+        "--vram", {0, INT64_MAX}, &to->vram,
+        "Bytes of the GPU's memory to stay within, where the model runs on one (default: "
+        "all that is free)");
     options.integer(
         "--ngram-cache", {0, INT64_MAX}, &to->ngram_cache,
         "Bytes of n-gram table rows to keep, the table being read from its file; 0: the "

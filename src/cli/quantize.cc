@@ -29,7 +29,9 @@ Run add_quantize(Options& options) {
         .text("IN", "IN", &to->request.input,
               "The model: a GGUF file, a part of a split set, or a folder that holds one")
         .required();
-    options.text("OUT", "OUT", &to->request.output, "Where to write; whole or not at all")
+    options
+        .text("OUT", "OUT", &to->request.output,
+              "Where to write; whole or not at all, in place of a file of this name")
         .required();
     add_type_options(options, &to->request, true);
     options.text(

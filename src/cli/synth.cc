@@ -52,7 +52,9 @@ void add_sizes(Options& options, SynthRequest* to) {
 
 Run add_synth(Options& options) {
     const auto to = std::make_shared<Synth>();
-    options.text("OUT", "OUT", &to->request.output, "Where to write; whole or not at all")
+    options
+        .text("OUT", "OUT", &to->request.output,
+              "Where to write; whole or not at all, in place of a file of this name")
         .required();
     options
         .choice("--preset", kPresets, &to->preset,

@@ -180,6 +180,9 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
     STRATA_ASSIGN(parts->info, describe(*parts->target));
     parts->info.device = parts->backend.device->name();
     parts->info.device_note = std::move(chosen.note);
+    if (!chosen.gpu && options.vram && parts->info.device_note.empty()) {
+        parts->info.device_note = "the limit on a GPU's memory limits nothing here";
+    }
     STRATA_ASSIGN(parts->tokenizer, tokenizer_of(parts->target->file(), parts->info.vocabulary));
     parts->info.has_tokenizer = parts->tokenizer.has_value();
     parts->context = parts->info.context = fit.context;

@@ -29,6 +29,12 @@ std::vector<std::uint16_t> halves(const float* values, std::int64_t count) {
     return out;
 }
 
+// What failed first, and what of taking it back failed besides.
+Status also(Status first, const Status& undone) {
+    if (undone.ok()) return first;
+    return STRATA_ERROR(first.error().message, "; and ", undone.error().message);
+}
+
 std::string kind_text(const DumpOptions& dump, const model::Config& config,
                       const std::string& model_name) {
     std::string layers;
@@ -101,8 +107,7 @@ Status FeatureDump::append(std::int64_t first, std::span<const std::int32_t> tok
     const std::string line = kind_ + '\n';
     STRATA_TRY(kind_file_.append(std::as_bytes(std::span(line))));
     Status status = append_rows(first, tokens, result);
-    if (!status.ok()) STRATA_TRY(kind_file_.truncate(0));
-    return status;
+    return status.ok() ? status : also(std::move(status), kind_file_.truncate(0));
 }
 
 Status FeatureDump::append_rows(std::int64_t first, std::span<const std::int32_t> tokens,
@@ -118,15 +123,13 @@ Status FeatureDump::append_rows(std::int64_t first, std::span<const std::int32_t
     const std::uint64_t features_before = features_.size();
     STRATA_TRY(index_.append(std::as_bytes(std::span(index))));
     if (Status status = features_.append(std::as_bytes(std::span(features))); !status.ok()) {
-        STRATA_TRY(index_.truncate(index_before));
-        return status;
+        return also(std::move(status), index_.truncate(index_before));
     }
     if (!residual_) return Ok{};
     const auto residual = halves(result.residual.data, rows * result.residual.cols);
     if (Status status = residual_->append(std::as_bytes(std::span(residual))); !status.ok()) {
-        STRATA_TRY(index_.truncate(index_before));
-        STRATA_TRY(features_.truncate(features_before));
-        return status;
+        status = also(std::move(status), index_.truncate(index_before));
+        return also(std::move(status), features_.truncate(features_before));
     }
     return Ok{};
 }

@@ -75,9 +75,16 @@ std::string mib(std::uint64_t bytes) {
     return concat(bytes / kMiB + (bytes % kMiB == 0 ? 0 : 1), " MiB");
 }
 
+// Never more than there is.
+std::string whole_mib(std::uint64_t bytes) {
+    if (bytes < std::uint64_t{1} << 20) return concat(bytes, " bytes");
+    return concat(bytes >> 20, " MiB");
+}
+
 std::string free_memory(const MemoryRoom& room) {
-    if (!room.device) return concat(mib(room.host), " are free");
-    return concat(mib(*room.device), " are free there and ", mib(room.host), " in the host");
+    if (!room.device) return concat(whole_mib(room.host), " are free");
+    return concat(whole_mib(*room.device), " are free there and ", whole_mib(room.host),
+                  " in the host");
 }
 
 // What makes room where no context does.

@@ -63,7 +63,17 @@ TEST_F(Memory, bounds_the_context_with_one_line_or_a_refusal) {
     EXPECT_GT(json["memory"]["checkpoints"], 0);
     EXPECT_EQ(json["tokens"], whole["tokens"]);
     expect_failed(generate({"--ram", ram, "-c", std::to_string(kContext)}), "a context of ");
-    expect_failed(generate({"--ram", "1MiB"}), "1 MiB are free");
+    expect_failed(generate({"--ram", "1MiB"}), "; 1 MiB are free");
+    expect_failed(generate({"--ram", "1945KiB"}), "; 1 MiB are free");
+    expect_failed(generate({"--ram", "1k"}), "; 1024 bytes are free");
+}
+
+TEST_F(Memory, of_a_gpu_that_is_limited_and_not_used_is_told) {
+    const Ran ran = generate({"--vram", "8GiB", "--device", "cpu", "--ram", "1GiB"});
+    EXPECT_EQ(ran.status, 0);
+    EXPECT_NE(ran.err.find("not a GPU: the limit on a GPU's memory limits nothing here\n"),
+              std::string::npos)
+        << ran.err;
 }
 
 // MEM-03. Where this process may make a control group of its own.

@@ -45,7 +45,9 @@ TEST(Use, the_version_is_one_line) {
 }
 
 TEST(Use, commands_and_options_that_are_not_there_are_wrong_use) {
-    expect_wrong_use(run_strata({}), "subcommand is required");
+    expect_wrong_use(run_strata({}), "no command is given, wanted one of generate, ");
+    expect_wrong_use(run_strata({"eval"}), "no command is given, wanted one of perplexity, ");
+    expect_wrong_use(run_strata({"generate", "--jsn"}), "'--jsn' is no option of generate");
     for (const char* command : {"serve", "dflash-head", "bench", "fit", "setup", "calibrate",
                                 "doctor", "generat", "--nope", ""}) {
         expect_wrong_use(run_strata({command}), "");
@@ -58,18 +60,22 @@ TEST(Use, commands_and_options_that_are_not_there_are_wrong_use) {
                      "--mtp and --dflash are both given");
     expect_wrong_use(run_strata({"quantize", "x", "y", "--type", "q8_0", "--no-mtp", "--only-mtp"}),
                      "both --no-mtp and --only-mtp are given");
-    expect_wrong_use(run_strata({"inspect", "one.gguf", "two.gguf"}), "two.gguf");
+    expect_wrong_use(run_strata({"inspect", "one.gguf", "two.gguf"}),
+                     "'two.gguf' is one value more than inspect takes");
     expect_wrong_use(run_strata({"inspect", "one.gguf", "generate"}), "generate");
 }
 
 TEST(Use, what_a_command_needs_is_asked_for) {
-    expect_wrong_use(run_strata({"generate", "-p", "x"}), "--model");
+    expect_wrong_use(run_strata({"generate", "-p", "x"}),
+                     "no --model is given, wanted --model FILE");
     expect_wrong_use(run_strata({"generate", "-m", "x"}), "one of -p, -f and --tokens");
     expect_wrong_use(run_strata({"generate", "-m", "x", "-p", "x", "--tokens", "1"}),
                      "more than one prompt");
     expect_wrong_use(run_strata({"generate", "-m", "x", "-p", ""}), "empty prompt");
-    expect_wrong_use(run_strata({"generate", "-m"}), "--model");
-    expect_wrong_use(run_strata({"generate", "-m", "x", "-m", "y", "-p", "x"}), "--model");
+    expect_wrong_use(run_strata({"generate", "-m"}), "--model has no value, wanted FILE");
+    expect_wrong_use(run_strata({"generate", "-m", "x", "-m", "y", "-p", "x"}),
+                     "--model is given 2 times, wanted once");
+    expect_wrong_use(run_strata({"inspect", "x", "--json=3"}), "--json has a value, wanted none");
     expect_wrong_use(run_strata({"chat"}), "--model");
     expect_wrong_use(run_strata({"chat", "-m", "x", "--think", "--no-think"}), "--no-think");
     expect_wrong_use(run_strata({"chat", "-m", "x", "-p", ""}), "-p is empty");
@@ -171,15 +177,15 @@ TEST(Use, paths_of_any_bytes_and_any_locale_work) {
         const std::string folder = directory / name;
         std::filesystem::create_directory(folder);
         const std::string model = folder + "/" + name + ".gguf";
+        expect_done(run_strata({"synth", model, "--preset", "tiny"}));
         for (const char* locale : {"C", "ja_JP.SJIS", "de_DE.UTF-8"}) {
             const RunOptions options{.environment = {{"LC_ALL", locale}}};
-            expect_done(run_strata({"synth", model, "--preset", "tiny"}, options));
             const Ran ran = run_strata(
                 {"generate", "-m", model, "-p", "a", "-n", "2", "--temp", "0.5", "--json"},
                 options);
             EXPECT_GT(json_of(ran)["timings"]["load_ms"], 0) << ran.out;
-            expect_failed(run_strata({"generate", "-m", model + "x", "-p", "a"}, options), "x");
         }
+        expect_failed(run_strata({"generate", "-m", model + "x", "-p", "a"}), "x");
     }
 }
 
