@@ -37,8 +37,8 @@ set(strata_compiled_alone strata_backend_cpu strata_bench strata_op_oracle strat
 function(strata_unity target)
     if(STRATA_UNITY AND NOT target IN_LIST strata_compiled_alone)
         set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
-        # Of names that are another file's.
-        target_compile_options(${target} PRIVATE -Wno-shadow -Wno-subobject-linkage)
+        # Of names of a file alone, in what looks like a header.
+        target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
     endif()
 endfunction()
 

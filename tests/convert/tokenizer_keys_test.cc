@@ -68,12 +68,12 @@ TEST_F(ConvertTokenizer, what_loading_the_file_would_refuse_is_refused_here) {
         EXPECT_TRUE(says(made.error(), "generation_config.json")) << bad;
     }
     const ConvertCase lacking(checkpoint(1200));
-    std::string json = tokenizer_;
+    std::string text = tokenizer_;
     // The token of the byte 'z' becomes one of two characters that nothing merges to.
     const std::string token = "\"z\":";
-    ASSERT_NE(json.find(token), std::string::npos);
-    json.replace(json.find(token), token.size(), "\"z~~\":");
-    write_file(lacking.input() + "/tokenizer.json", json);
+    ASSERT_NE(text.find(token), std::string::npos);
+    text.replace(text.find(token), token.size(), "\"z~~\":");
+    write_file(lacking.input() + "/tokenizer.json", text);
     EXPECT_TRUE(says(lacking.error(), "tokenizer.json"));
 }
 

@@ -243,7 +243,8 @@ TEST(Sampler, from_a_list_takes_what_it_takes_from_all_or_says_that_it_cannot_te
                 before.push_back(static_cast<std::int32_t>(random.integer(0, count - 1)));
             }
             const double temperature = std::max(samplings[s].temperature, 0.1);
-            const Listed listed(logits, temperature, random.integer(-5, 5) * 1e-5);
+            const Listed listed(logits, temperature,
+                                static_cast<double>(random.integer(-5, 5)) * 1e-5);
             before.push_back(listed.best[0].token);
             const auto got = sampler.pick_of(listed.row, before, n);
             ASSERT_TRUE(got.ok());
