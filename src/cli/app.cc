@@ -37,7 +37,7 @@ constexpr const char* kFooter =
 
 int ended(const Status& status) {
     if (status.ok()) return kDone;
-    // As of other programs in a pipe: whoever left knows.
+    // Like other programs in a pipe: nobody is left to tell.
     if (reader_gone()) return kFailed;
     tell(status.error().message);
     return kFailed;
@@ -70,11 +70,11 @@ std::string names_of_commands(const CLI::App& used) {
 
 // A word that nothing takes.
 std::string not_taken(const CLI::App& used, const std::string& word) {
-    if (used.get_require_subcommand_min() > 0) {
-        return concat(quote(word), " is no command, wanted one of ", names_of_commands(used));
-    }
     if (word.size() > 1 && word[0] == '-') {
         return concat(quote(word), " is no option of ", used.get_name());
+    }
+    if (used.get_require_subcommand_min() > 0) {
+        return concat(quote(word), " is no command, wanted one of ", names_of_commands(used));
     }
     return concat(quote(word), " is one value more than ", used.get_name(), " takes");
 }
@@ -95,7 +95,7 @@ std::string miscounted(const CLI::App& used, const std::string& said) {
     for (const CLI::Option* option : used.get_options()) {
         const std::string name = option->get_name();
         if (said.starts_with(name + ':')) {
-            if (option->count() == 0) {
+            if (option->count() <= 1) {
                 return concat(name, " has no value, wanted ", option->get_type_name());
             }
             return concat(name, " is given ", option->count(), " times, wanted once");

@@ -50,7 +50,7 @@ model::Picks Sampler::picks() const {
     // A penalty that lifts a token may lift one from anywhere.
     const bool lowers = sampling_.repeat_penalty >= 1 && sampling_.presence_penalty >= 0 &&
                         sampling_.frequency_penalty >= 0;
-    // What top-p keeps depends on all that come to it.
+    // What top-p keeps of all tokens a mass tells, unless penalties changed it.
     const bool top_k = sampling_.top_k > 0 && sampling_.top_k < op::kCandidatesMax;
     const bool few = sampling_.temperature == 0 || top_k || only_top_p() ||
                      (sampling_.top_k == 0 && sampling_.top_p >= 1 && sampling_.min_p > 0);

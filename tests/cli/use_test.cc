@@ -73,6 +73,9 @@ TEST(Use, what_a_command_needs_is_asked_for) {
                      "more than one prompt");
     expect_wrong_use(run_strata({"generate", "-m", "x", "-p", ""}), "empty prompt");
     expect_wrong_use(run_strata({"generate", "-m"}), "--model has no value, wanted FILE");
+    expect_wrong_use(run_strata({"generate", "--temp", "1", "--temp"}),
+                     "--temp has no value, wanted");
+    expect_wrong_use(run_strata({"--bogus"}), "'--bogus' is no option of strata");
     expect_wrong_use(run_strata({"generate", "-m", "x", "-m", "y", "-p", "x"}),
                      "--model is given 2 times, wanted once");
     expect_wrong_use(run_strata({"inspect", "x", "--json=3"}), "--json has a value, wanted none");

@@ -392,7 +392,6 @@ void check(const op::Experts& args) {
     const std::int64_t rows = args.x.rows;
     const std::int64_t width = args.x.cols;
     const std::int64_t experts = args.experts.count;
-    STRATA_CHECK(rows >= 1);
     STRATA_CHECK(args.active >= 1 && args.active <= op::kExpertsActiveMax);
     STRATA_CHECK(args.active <= experts && experts <= op::kExpertsMax);
     STRATA_CHECK(has_shape(args.router, experts, width));
@@ -441,6 +440,7 @@ Call route(const op::Experts& args, Queue& queue) {
 void experts(const op::Experts& args, device::Queue& queue) {
     Queue& own = begin_op(queue);
     check(args);
+    if (args.x.rows == 0) return;
     const Call call = route(args, own);
     ask_for(call.matrices[0].gate);
     ask_for(call.matrices[0].up);

@@ -317,7 +317,7 @@ struct GatedRows {
     // All of a warp call it, each with the next eight columns.
     __device__ void eight(std::int64_t row, int column, float* to) const {
         float gate[kPiece];
-        load_eight(z.row(row) + column, gate);  // older than the kernel before
+        load_eight(z.row(row) + column, gate);
         load_eight(o.row(row) + column, to);
         float squares = 0.0f;
 #pragma unroll

@@ -292,6 +292,7 @@ bool with_shape(int cols, Use use) {
 
 bool fits(const Part& part, const InputRows& x, quant::Type type) {
     if (part.expert != nullptr || part.at != nullptr || part.cols != x.cols) return false;
+    if (part.x.data != x.data) return false;
     if (!starts_aligned(part.weight, kStageAlign)) return false;
     return with_shape(part.cols, [&](auto shape) {
         return has_blocks(part.type) ? is_wide(part.type) && part.type == type : shape.has_values;
@@ -318,6 +319,7 @@ void launch_shape(Queue& queue, Grid grid, DenseArgs& args) {
 }
 
 void launch_values(Queue& queue, const Grid& grid, const DenseArgs& args) {
+    static_assert(!Cols5120::has_values && !Cols6144::has_values);
     launch(queue, grid,
            args.x_rows == 1   ? values_kernel<Cols2560, 1>
            : args.x_rows == 2 ? values_kernel<Cols2560, 2>

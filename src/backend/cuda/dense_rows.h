@@ -6,13 +6,13 @@
 
 namespace strata::cuda {
 
-// Whether launch_dense_rows() has all the parts, which has_rows() has.
+// Whether launch_dense_rows() has all the parts; has_rows() must have each.
 bool has_dense_rows(const Products& products);
 
 // Whether it reads `made` of the parts; else it rounds their x itself.
 bool dense_rows_need_made(const Products& products);
 
-// Runs the parts, those of formats without blocks first. The bits are those of launch_rows().
+// Runs the parts in their order. The bits are those of launch_rows().
 void launch_dense_rows(Queue& queue, const Products& products);
 
 }  // namespace strata::cuda

@@ -111,8 +111,8 @@ inline unsigned load_word(SharedAt at) { return *reinterpret_cast<const unsigned
 inline std::uint16_t load_half(SharedAt at) { return *reinterpret_cast<const std::uint16_t*>(at); }
 #endif
 
-// Bytes of 255 or 0 by the highest bits of those bytes of `word` that kBytes names, 8 above their
-// numbers.
+// Bytes of 255 or 0 by the highest bits of those bytes of `word` that kBytes names, each by its
+// number plus 8, which __byte_perm() would drop.
 template <unsigned kBytes>
 __device__ __forceinline__ unsigned spread_tops(unsigned word) {
 #ifdef __CUDACC__

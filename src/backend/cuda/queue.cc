@@ -210,9 +210,8 @@ cudaGraphExec_t Queue::capture(const std::function<void()>& submit) {
     cudaGraph_t graph = nullptr;
     note(cudaStreamEndCapture(stream_, &graph));
     cudaGraphExec_t exec = nullptr;
-    if (failed()) return exec;
-    note(cudaGraphInstantiate(&exec, graph, 0));
-    note(cudaGraphDestroy(graph));
+    if (!failed()) note(cudaGraphInstantiate(&exec, graph, 0));
+    if (graph != nullptr) note(cudaGraphDestroy(graph));
     return exec;
 }
 

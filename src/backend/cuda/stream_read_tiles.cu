@@ -1,6 +1,8 @@
 // Which reads go by tiles, and what they work on.
 #include "backend/cuda/stream_read_tiles.cuh"
 
+#include <limits>
+
 #include "backend/cuda/stream_read.h"
 
 namespace strata::cuda {
@@ -21,8 +23,9 @@ bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data
 }  // namespace
 
 bool reads_streams_by_tiles(const op::StreamRead& args, const Queue& queue) {
-    return queue.has_tensor_cores() && args.streams <= tiles::kStreamsMax &&
-           args.x.cols % tiles::kEight == 0 &&
+    constexpr std::int64_t kValuesMax = std::numeric_limits<int>::max();
+    return queue.has_tensor_cores() && args.residual.size() <= kValuesMax &&
+           args.streams <= tiles::kStreamsMax && args.x.cols % tiles::kEight == 0 &&
            args.streams * slices_of(args.x.cols) <= tiles::kSlicesMax &&
            args.down.rows <= tiles::kLowMax && is_tiles(args.down) && is_tiles(args.up) &&
            (args.inject_weight.empty() || is_tiles(args.inject_weight)) &&

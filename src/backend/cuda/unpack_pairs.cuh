@@ -78,7 +78,7 @@ struct UnitPairs<quant::Type::q2_0> {
     }
     __device__ unsigned look(int, const unsigned*) const { return 0; }
     // Fields become bytes, and those the pairs of nibbles 2 c and 2 c + 1. Products, in which no
-    // bits meet, take the place of shifts: another unit makes them.
+    // bits meet, take the place of shifts, beside which they can run.
     __device__ uint2 four(int i, unsigned) const {
         const unsigned fields =
             __byte_perm(codes[i / 4], 0, 0x4440u | static_cast<unsigned>(i % 4));
