@@ -1,4 +1,5 @@
 // The first launch of stream_read_tiles.cuh.
+#include "backend/cuda/operand.cuh"
 #include "backend/cuda/stream_read_tiles.cuh"
 
 namespace strata::cuda::tiles {
@@ -19,17 +20,11 @@ struct Residual {
     }
     __device__ void eight(int column, float (&values)[kEight], float& squares) const {
         const int at = s * read.width + column;
-        const auto load = [](const float* from, float(&to)[kEight]) {
-            const float4 low = *reinterpret_cast<const float4*>(from);
-            const float4 high = *reinterpret_cast<const float4*>(from + 4);
-            to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
-            to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
-        };
         float gain[kEight];
         float out[kEight] = {};
-        load(read.residual + t * read.all_columns() + at, values);
-        load(read.norm + at, gain);
-        if (read.block_out != nullptr) load(read.block_out + t * read.width + column, out);
+        load_eight(read.residual + t * read.all_columns() + at, values);
+        load_eight(read.norm + at, gain);
+        if (read.block_out != nullptr) load_eight(read.block_out + t * read.width + column, out);
 #pragma unroll
         for (int i = 0; i < kEight; ++i) {
             if (read.block_out != nullptr) values[i] = values[i] + inject * out[i];
