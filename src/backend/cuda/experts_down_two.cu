@@ -68,7 +68,7 @@ __device__ __forceinline__ float multiply_two(const std::byte* row, const std::b
             const unsigned fields = words[i / 4] >> 2 * (i % 4) & kFields;
             bits = __dp4a(static_cast<int>(fields), codes[i], bits);
         }
-        sum = __fmaf_rn(turned_sum(bits), scale * own.scale(unit), sum);
+        sum = __fmaf_rn(float_of_sum(bits), scale * own.scale(unit), sum);
     }
     return sum;
 }

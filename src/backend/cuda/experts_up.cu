@@ -153,12 +153,9 @@ struct UnitAt {
     SharedAt scale;
 };
 
-// sum + the part of one unit of a row. A sum of integers with the bits below is a float, which
-// costs less than its conversion.
+// sum + the part of one unit of a row.
 __device__ __forceinline__ float add_iq3(SharedAt book, const UnitAt& at, const unsigned (&x)[8],
                                          float a, float sum) {
-    constexpr int kFloatBits = 0x4b400000;
-    constexpr float kFloat = 12582912.0f;
     const unsigned numbers[2] = {load_word(at.numbers), load_word(at.numbers + 4)};
     const unsigned rest = load_word(at.rest);
     unsigned masks[8];
@@ -166,7 +163,7 @@ __device__ __forceinline__ float add_iq3(SharedAt book, const UnitAt& at, const 
     sign_masks<7>(rest, masks[2], masks[3]);
     sign_masks<0>(rest >> 14, masks[4], masks[5]);
     sign_masks<7>(rest >> 14, masks[6], masks[7]);
-    int inverted = kFloatBits;
+    int inverted = kSumBits;
     int masked = 0;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -182,7 +179,7 @@ __device__ __forceinline__ float add_iq3(SharedAt book, const UnitAt& at, const 
     const float part =
         __fmaf_rn(__uint_as_float((rest >> 9 & 0x00780000u) | 0x41800000u), 0.5f, -7.75f);
     const float scale = half_to_float(load_half(at.scale)) * part;
-    return __fmaf_rn(__int_as_float(inverted - masked) - kFloat, scale * a, sum);
+    return __fmaf_rn(float_of_sum(inverted - masked), scale * a, sum);
 }
 
 // Bytes of rows where they are brought to.

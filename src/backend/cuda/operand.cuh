@@ -111,12 +111,14 @@ struct RoundedRow {
 __device__ inline int low_sum(int sums) { return static_cast<std::int16_t>(sums & 0xffff); }
 __device__ inline int high_sum(int sums) { return sums >> 16; }
 
+// A sum of products of codes that begins with these bits has the bits of a float, which costs less
+// than its conversion.
+inline constexpr int kSumBits = 0x4b400000;
+__device__ inline float float_of_sum(int bits) { return __int_as_float(bits) - 12582912.0f; }
+
 // A turned row differs in two things, for weights of two bits that are codes - 1. The 16 codes of
 // half a unit are a square of four that is turned over, as the fields of a word of two bits lie.
-// And in place of the sums is kTurnedBits less both of them: where a product of codes begins, whose
-// bits are then those of a float.
-inline constexpr int kTurnedBits = 0x4b400000;
-__device__ inline float turned_sum(int bits) { return __int_as_float(bits) - 12582912.0f; }
+// And in place of the sums is kSumBits less both of them: where a product of codes begins.
 
 // The largest of the values that the same `lanes` neighbouring lanes hold.
 __device__ inline unsigned max_of_lanes(unsigned value, int lanes) {
@@ -171,7 +173,7 @@ __device__ inline void round_eight(const float (&values)[kPiece], int column, in
     const float scale = largest >= kInfinity ? nan : __fdiv_rn(magnitude, 127.0f);
     reinterpret_cast<float*>(to)[8 * units + unit] = none && largest < kInfinity ? 0.0f : scale;
     reinterpret_cast<int*>(to)[9 * units + unit] =
-        kTurned ? kTurnedBits - (sum + other) : (sum & 0xffff) | other << 16;
+        kTurned ? kSumBits - (sum + other) : (sum & 0xffff) | other << 16;
 }
 
 // 256 columns from `column` on by one warp.
