@@ -61,6 +61,12 @@ void* offset(void* data, std::size_t bytes) {
 // Of the MTP layer after `rows` rows: the last one waits for its successor.
 std::int64_t mtp_cells(std::int64_t rows) { return std::max<std::int64_t>(rows - 1, 0); }
 
+std::int64_t mtp_waiting_max(const Config& config, const SequenceOptions& options) {
+    const auto row_bytes = static_cast<std::int64_t>(sizeof(float)) * config.stream_width();
+    const std::int64_t most = std::max(kMtpWaitingRowsMin, options.context);
+    return std::clamp(options.mtp_waiting_bytes / row_bytes, kMtpWaitingRowsMin, most);
+}
+
 }  // namespace
 
 void Sequence::lay_out_attention(device::Carver& carver, AttentionLayerState& state) {
@@ -98,7 +104,8 @@ void Sequence::lay_out(device::Carver& carver) {
     }
     if (options_.mtp) {
         lay_out_attention(carver, mtp_.attention);
-        mtp_.waiting = carver.matrix<float>(kMtpWaitingMax, config_.stream_width());
+        mtp_.waiting =
+            carver.matrix<float>(mtp_waiting_max(config_, options_), config_.stream_width());
         mtp_.draft_raw =
             carver.take<float>(std::int64_t{config_.index_ratio - 1} * config_.index_dim);
     }

@@ -9,6 +9,7 @@
 //   recent tokens, length         host values, changed by commit alone
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -27,10 +28,16 @@ namespace strata::model {
 // Rows of a verify window: the most that commit can keep a part of.
 inline constexpr std::int64_t kWindowRowsMax = 16;
 
+// Memory for residuals that wait for their MTP cells, where it holds this many rows: a layer that
+// does not guess for a while costs a copy a row.
+inline constexpr std::int64_t kMtpWaitingBytes = std::int64_t{8} << 20;
+inline constexpr std::int64_t kMtpWaitingRowsMin = 32;
+
 struct SequenceOptions {
     std::int64_t context = 0;  // rows that fit, at least 1
     op::CacheType cache = op::CacheType::f16;
     bool mtp = false;  // keep the MTP layer's cells up to date
+    std::int64_t mtp_waiting_bytes = kMtpWaitingBytes;
 };
 
 // State of one delta-net layer.
@@ -54,15 +61,12 @@ struct NgramState {
     MatrixView<float> trace;
 };
 
-// Residuals that wait for their cells at most: a layer that does not guess for a while is cheap.
-inline constexpr std::int64_t kMtpWaitingMax = 32;
-
 // State of the MTP layer. Cell p holds the trunk's residual of token p with token p+1, so the last
 // committed token has no cell until its successor is known: its residual waits. Those before it may
 // wait too, until a guess or the saved state needs their cells.
 struct MtpState {
     AttentionLayerState attention;
-    MatrixView<float> waiting;      // [kMtpWaitingMax, stream width]
+    MatrixView<float> waiting;      // [rows that may wait, stream width]
     std::int64_t waiting_rows = 0;  // of positions length-waiting_rows to length-1
     float* draft_raw = nullptr;     // the index history of a chain of guesses
 };
@@ -82,6 +86,8 @@ class Sequence {
     std::span<const std::int32_t> tokens() const { return tokens_; }
     const SequenceOptions& options() const { return options_; }
     bool stepping() const { return !pending_.empty(); }
+    // Rows whose MTP cells the next guess of that layer has to compute first.
+    std::int64_t mtp_behind() const { return std::max<std::int64_t>(mtp_.waiting_rows - 1, 0); }
 
     // Forgets everything: the empty sequence again.
     void reset(device::Queue& queue);

@@ -179,7 +179,7 @@ Forward Target::forward(const op::Table& ops, const Workspace& work, Forward::St
 Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) {
     STRATA_TRY(check_step(sequence, request));
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
-    const bool room = sequence.mtp_.waiting_rows + rows <= kMtpWaitingMax;
+    const bool room = sequence.mtp_.waiting_rows + rows <= sequence.mtp_.waiting.rows;
     if (!request.window || !room) catch_up(sequence);
     logits_on_device_ = 0;
     row_picks_.clear();

@@ -77,7 +77,7 @@ Status Target::keep_mtp_rows(Sequence& sequence, std::int64_t rows, const LogitS
     const std::size_t row_bytes = static_cast<std::size_t>(config_.stream_width()) * sizeof(float);
     const MatrixView<float>& buffer = at_.residual_with_waiting;
     if (sequence.pending_traced_ && logits == nullptr) {
-        STRATA_CHECK(mtp.waiting_rows + rows <= kMtpWaitingMax);
+        STRATA_CHECK(mtp.waiting_rows + rows <= mtp.waiting.rows);
         device_->copy(*queue_, bytes(mtp.waiting.row(mtp.waiting_rows)), bytes(buffer.row(1)),
                       static_cast<std::size_t>(rows) * row_bytes);
         mtp.waiting_rows += rows;

@@ -20,6 +20,7 @@ class MtpDrafter final : public Drafter {
 
     std::string_view name() const override { return "mtp"; }
     Result<Guesses> guess(const GuessRequest& request) override;
+    std::int64_t behind() const override { return sequence_.mtp_behind(); }
 
   private:
     model::Target& target_;

@@ -29,6 +29,26 @@ TEST(Mtp, guesses_do_not_depend_on_how_the_context_was_read) {
     }
 }
 
+TEST(Mtp, guesses_do_not_depend_on_how_many_rows_wait_for_their_cells) {
+    TinyTarget target;
+    const Tokens tokens = random_tokens("waiting", 60, target->config());
+    const auto guess = [&](std::int64_t bytes, std::int64_t behind) {
+        model::Sequence sequence =
+            target->make_sequence({.context = 256, .mtp = true, .mtp_waiting_bytes = bytes})
+                .value();
+        target.run(sequence, tokens, 7, true);
+        EXPECT_EQ(sequence.mtp_behind(), behind) << bytes;
+        model::MtpDraft draft = target->draft(sequence, 17, 5, 0).value();
+        EXPECT_EQ(sequence.mtp_behind(), 0) << bytes;
+        return draft;
+    };
+    const model::MtpDraft all = guess(model::kMtpWaitingBytes, 59);
+    // Of 32 rows the windows after 28 and 56 rows find no room: then one row and their own wait.
+    const model::MtpDraft few = guess(0, 4);
+    EXPECT_EQ(few.path, all.path);
+    EXPECT_EQ(few.confidence, all.confidence);
+}
+
 TEST(Mtp, guesses_leave_no_trace) {
     TinyTarget target;
     const Tokens tokens = random_tokens("trace", 40, target->config());
