@@ -99,8 +99,7 @@ struct Session::State final : spec::Follower {
     Status decode(const GenerateRequest& request, TextOut& out, Completion& completion);
     // What a device is to pick, and what is done with it; as in spec::RoundParts.
     struct PickedBy {
-        model::Picks picks = model::Picks::none;
-        float temperature = 0;
+        spec::Ask ask;
         spec::TakePick take;
     };
     // Verify windows from the last token of `text` on until `take` says that the text ends.

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
+#include "base/philox.h"
 #include "base/scan.h"
 #include "base/text.h"
-#include "engine/philox.h"
 
 namespace strata {
 namespace {
@@ -66,6 +66,81 @@ float Sampler::mass_temperature() const {
     return only_top_p() ? static_cast<float>(sampling_.temperature) : 0.0f;
 }
 
+// Without filters that depend on all logits.
+bool Sampler::draws() const { return !plain() && sampling_.top_k == 0 && sampling_.top_p >= 1; }
+
+void Sampler::ask(std::span<const std::int32_t> text, std::span<const std::int32_t> window,
+                  model::StepRequest& request) {
+    request.picks = picks();
+    request.temperature = mass_temperature();
+    if (!draws()) return;
+    op::DrawRule& rule = draws_.rule;
+    rule = {.temperature = sampling_.temperature,
+            .repeat_penalty = sampling_.repeat_penalty,
+            .presence_penalty = sampling_.presence_penalty,
+            .frequency_penalty = sampling_.frequency_penalty,
+            .seed = sampling_.seed,
+            .position = static_cast<std::int64_t>(text.size())};
+    if (sampling_.min_p > 0) rule.lowest = std::max(rule.lowest, std::log(sampling_.min_p));
+    if (!tell_penalties(text, window)) return;
+    request.picks = model::Picks::draw;
+    request.draws = &draws_;
+}
+
+bool Sampler::tell_penalties(std::span<const std::int32_t> text,
+                             std::span<const std::int32_t> window) {
+    op::DrawRule& rule = draws_.rule;
+    draws_.penalized.clear();
+    for_each_penalized(text, [&](std::int32_t token, std::int64_t count) {
+        draws_.penalized.push_back({token, static_cast<std::int32_t>(count)});
+    });
+    std::fill(std::begin(rule.joins), std::end(rule.joins), -1);
+    std::fill(std::begin(rule.leaves), std::end(rule.leaves), -1);
+    if (penalizes()) {
+        const auto reach = static_cast<std::size_t>(sampling_.penalty_window);
+        for (std::size_t i = 0; i + 1 < window.size(); ++i) {
+            const std::int32_t guess = window[i + 1];
+            rule.joins[i] = guess;
+            // Of the text and the guesses before this one, the one that it moves out of reach.
+            const std::size_t before = text.size() + i;
+            if (sampling_.penalty_window > 0 && before >= reach) {
+                const std::size_t at = before - reach;
+                rule.leaves[i] = at < text.size() ? text[at] : window[at - text.size() + 1];
+            }
+            const auto same = [&](const op::Penalized& p) { return p.token == guess; };
+            if (std::ranges::none_of(draws_.penalized, same))
+                draws_.penalized.push_back({guess, 0});
+        }
+    }
+    rule.penalized = std::ssize(draws_.penalized);
+    return rule.penalized <= op::kPenalizedMax;
+}
+
+// By the very numbers of pick().
+std::optional<std::int32_t> Sampler::pick_drawn(std::span<const op::Drawn> drawn,
+                                                std::int64_t position) {
+    const auto penalized_of = [&](const op::Drawn& one) {
+        const auto logit = static_cast<double>(one.logit);
+        return one.count > 0 ? penalized(logit, one.count) : logit;
+    };
+    if (sampling_.temperature == 0) return drawn.front().token;
+    const double largest = penalized_of(drawn.front());
+    candidates_.clear();
+    for (const op::Drawn& one : drawn.subspan(1)) {
+        if (one.token < 0) break;
+        const double logit = (penalized_of(one) - largest) / sampling_.temperature;
+        candidates_.push_back({logit, one.token});
+    }
+    const std::int32_t token = draw_kept(position);
+    const op::Drawn& last = drawn.back();
+    if (last.token < 0) return token;
+    // Tokens that are not listed have no higher score than the last, as far as it tells.
+    const auto best = std::ranges::find(candidates_, token, &Candidate::id);
+    const auto score = static_cast<double>(last.score);
+    if (best->logit > score + op::score_error(score)) return token;
+    return std::nullopt;
+}
+
 template <typename Use>
 void Sampler::for_each_penalized(std::span<const std::int32_t> before, const Use& use) {
     if (!penalizes()) return;
@@ -85,9 +160,10 @@ void Sampler::for_each_penalized(std::span<const std::int32_t> before, const Use
 }
 
 double Sampler::penalized(double logit, std::int64_t count) const {
-    logit = logit > 0 ? logit / sampling_.repeat_penalty : logit * sampling_.repeat_penalty;
-    logit -= sampling_.presence_penalty;
-    return logit - sampling_.frequency_penalty * static_cast<double>(count);
+    const op::DrawRule rule{.repeat_penalty = sampling_.repeat_penalty,
+                            .presence_penalty = sampling_.presence_penalty,
+                            .frequency_penalty = sampling_.frequency_penalty};
+    return op::penalized_logit(rule, logit, count);
 }
 
 // Candidates are in the order of their ids.
@@ -185,6 +261,7 @@ Result<std::optional<std::int32_t>> Sampler::pick_of(const model::RowPick& picke
                                                      std::span<const std::int32_t> before,
                                                      std::int64_t position) {
     if (plain()) return std::optional(picked.largest.token);
+    if (!picked.drawn.empty()) return pick_drawn(picked.drawn, position);
     if (only_top_p()) {
         if (!keep_top_p_of(picked)) return std::optional<std::int32_t>();
         keep_min_p();
@@ -267,12 +344,10 @@ Result<std::int32_t> Sampler::pick_penalized(std::int64_t position) {
 }
 
 std::int32_t Sampler::draw_kept(std::int64_t position) {
-    const auto noise = [&](const Candidate& c) {
-        const double u = uniform(sampling_.seed, static_cast<std::uint64_t>(position),
-                                 static_cast<std::uint32_t>(c.id));
-        return -std::log(-std::log(u));
-    };
-    for (Candidate& c : candidates_) c.logit += noise(c);
+    for (Candidate& c : candidates_) {
+        c.logit += gumbel(sampling_.seed, static_cast<std::uint64_t>(position),
+                          static_cast<std::uint32_t>(c.id));
+    }
     // Independent of the order in which the filters left the candidates.
     return std::max_element(candidates_.begin(), candidates_.end(),
                             [](const Candidate& a, const Candidate& b) {

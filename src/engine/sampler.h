@@ -32,6 +32,10 @@ class Sampler final : public spec::Draw {
     // What of a row's logits a device is to pick, that they need not be had; none: all are wanted.
     model::Picks picks() const override;
     float mass_temperature() const override;
+    // Asks for what pick_of() needs of a window's rows (spec::Ask). What the request points to is
+    // valid until the next call.
+    void ask(std::span<const std::int32_t> text, std::span<const std::int32_t> window,
+             model::StepRequest& request);
     // As pick(), from what was picked: the very token that pick() would give, or nothing where the
     // list does not reach far enough to tell.
     Result<std::optional<std::int32_t>> pick_of(const model::RowPick& picked,
@@ -66,6 +70,11 @@ class Sampler final : public spec::Draw {
     bool only_top_p() const;
     // Keeps of the listed tokens those that top-p keeps of all; false: the list does not tell.
     bool keep_top_p_of(const model::RowPick& picked);
+    // Whether a device's draw is all that a draw needs.
+    bool draws() const;
+    // Tells draws_ of the penalties; false: they are of more tokens than it holds.
+    bool tell_penalties(std::span<const std::int32_t> text, std::span<const std::int32_t> window);
+    std::optional<std::int32_t> pick_drawn(std::span<const op::Drawn> drawn, std::int64_t position);
     // The kept one of largest logit and noise; logits are as keep_top_p() says.
     std::int32_t draw_kept(std::int64_t position);
     // Calls use(token, count) for each token that is penalized, in no order.
@@ -84,6 +93,7 @@ class Sampler final : public spec::Draw {
     std::vector<float> unpenalized_;    // logits, those of penalized tokens -infinity
     std::vector<std::int32_t> counts_;  // of each token, 0 between calls
     std::vector<std::int32_t> counted_;
+    model::Draws draws_;
 };
 
 }  // namespace strata

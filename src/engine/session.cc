@@ -100,9 +100,9 @@ Status Session::State::run_rounds(const GenerateRequest& request,
                                   const std::vector<std::int32_t>& text, const spec::Take& take,
                                   const PickedBy& picked, spec::Draw* draw,
                                   Completion& completion) {
-    spec::RoundParts round_parts{
-        *parts.target,      sequence,   drafts ? drafter.get() : nullptr, this, draw, picked.picks,
-        picked.temperature, picked.take};
+    spec::RoundParts round_parts{*parts.target, sequence, drafts ? drafter.get() : nullptr,
+                                 this,          draw,     picked.ask,
+                                 picked.take};
     DraftCounts& counts = completion.draft;
     bool ended = false;
     std::int64_t last_row = 0;
@@ -145,7 +145,9 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
                       sampler.pick(logits, text, static_cast<std::int64_t>(text.size())));
         return take_token(token);
     };
-    PickedBy picked{sampler.picks(), sampler.mass_temperature(), {}};
+    PickedBy picked;
+    picked.ask = [&](std::span<const std::int32_t> before, std::span<const std::int32_t> window,
+                     model::StepRequest& step) { sampler.ask(before, window, step); };
     picked.take = [&](const model::RowPick& pick) -> Result<std::optional<bool>> {
         STRATA_ASSIGN(const std::optional<std::int32_t> token,
                       sampler.pick_of(pick, text, static_cast<std::int64_t>(text.size())));

@@ -32,6 +32,10 @@ void StepMemory::lay_out(const Config& config, std::int64_t rows_max, std::int64
     best = pieces.matrix<op::Candidate>(kWindowRowsMax, op::kCandidatesMax);
     mass = pieces.vector<float>(kWindowRowsMax);
     temperature = pieces.take<float>(1);
+    drawn = pieces.matrix<op::Drawn>(kWindowRowsMax, 1 + op::kDrawnMax);
+    static_assert(sizeof(op::DrawRule) % device::kBufferAlignment == 0);
+    draw_rule = pieces.take<op::DrawRule>(1);
+    penalized = pieces.take<op::Penalized>(op::kPenalizedMax);
     inverse_frequency = pieces.matrix<double>(1, config.rotary_dim / 2);
 }
 

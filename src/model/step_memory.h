@@ -6,6 +6,7 @@
 #include "device/carver.h"
 #include "model/config.h"
 #include "model/forward.h"
+#include "op/draw.h"
 #include "op/pick.h"
 
 namespace strata::model {
@@ -34,6 +35,9 @@ struct StepMemory {
     MatrixView<op::Candidate> best;        // [kWindowRowsMax, kCandidatesMax]
     VectorView<float> mass;                // [kWindowRowsMax]
     float* temperature = nullptr;          // of the mass
+    MatrixView<op::Drawn> drawn;           // [kWindowRowsMax, 1 + kDrawnMax]
+    op::DrawRule* draw_rule = nullptr;     // and right after it
+    op::Penalized* penalized = nullptr;    // [kPenalizedMax]
     MatrixView<double> inverse_frequency;
     std::byte* ngram_read = nullptr;  // the n-gram rows of a step, as stored
 

@@ -23,8 +23,9 @@ namespace strata::model {
 
 enum class LogitRows : std::uint8_t { none, last, all };
 
-// What a device picks from a row of logits: the largest, or that and a list of the largest.
-enum class Picks : std::uint8_t { none, largest, list };
+// What a device picks from a row of logits: the largest, or that and a list of the largest, or what
+// op::Draw says.
+enum class Picks : std::uint8_t { none, largest, list, draw };
 
 // What it picked. Without a confidence the logits tell more.
 struct RowPick {
@@ -32,6 +33,13 @@ struct RowPick {
     std::span<const op::Candidate> best;  // kCandidatesMax of them, or none
     // As op::Pick has it, of a list for a temperature; NaN: not known.
     float mass = std::numeric_limits<float>::quiet_NaN();
+    std::span<const op::Drawn> drawn;  // 1 + kDrawnMax of them, or none
+};
+
+// What op::Draw is told of a window.
+struct Draws {
+    op::DrawRule rule;
+    std::vector<op::Penalized> penalized;  // at most kPenalizedMax; the rule has their number
 };
 
 // How rows of the n-gram table are had.
@@ -60,7 +68,8 @@ struct StepRequest {
     LogitRows logits = LogitRows::last;
     // Logits of a window may stay where a device picks from them: the result says what it picked.
     Picks picks = Picks::none;
-    float temperature = 0;  // of the mass that a list comes with; 0: with none
+    float temperature = 0;         // of the mass that a list comes with; 0: with none
+    const Draws* draws = nullptr;  // for draws
     // Takes the logits as they are made, some rows at a time; the result then has none. All rows
     // of a long chunk are more memory than its state. Its error is the step's.
     const LogitSink* logit_sink = nullptr;
@@ -234,8 +243,10 @@ class Target {
     bool is_recorded(const StepRequest& request) const;
     Status run_recorded(Sequence& sequence, const StepRequest& request);
     void take_picks(std::int64_t rows, const StepRequest& request);
+    void take_draws(std::int64_t rows);
     // What op::Pick finds there from now on.
     void tell_temperature(float temperature);
+    void tell_draws(const Draws& draws);
     void add_list(op::Pick& pick, std::int64_t rows, bool weighed) const;
     // The list of each row, and its mass or NaN, to best_ and mass_.
     void take_lists(std::int64_t rows, bool weighed);
@@ -323,6 +334,8 @@ class Target {
     std::vector<op::Picked> picked_;   // of the rows or guesses that were computed last
     std::vector<op::Candidate> best_;  // [rows, kCandidatesMax]
     std::vector<float> mass_;          // [rows]
+    std::vector<op::Drawn> drawn_;     // [rows, 1 + kDrawnMax]
+    std::vector<std::byte> told_;      // of draws
     float temperature_ = 0;            // that was told last
     std::vector<RowPick> row_picks_;
     std::int64_t logits_on_device_ = 0;  // rows of logits that fetch_logits can get

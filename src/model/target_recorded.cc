@@ -43,6 +43,15 @@ void Target::submit_step(Sequence& sequence, const StepRequest& request, std::in
     const MatrixView<float> logits{at_.logits.data, rows - from, weights_.head.rows};
     pass.head(from, weights_.head, logits);
     if (request.picks == Picks::none) return;
+    if (request.picks == Picks::draw) {
+        ops_.draw({.logits = logits,
+                   .token_of_row = {},
+                   .rule = at_.draw_rule,
+                   .penalized = {at_.penalized, op::kPenalizedMax},
+                   .drawn = at_.drawn.first_rows(logits.rows)},
+                  *queue_);
+        return;
+    }
     op::Pick pick;
     pick.logits = logits;
     pick.picked = {at_.picked.data, logits.rows};
@@ -54,6 +63,7 @@ Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     upload_first(sequence.length(), 1);
     if (request.temperature > 0) tell_temperature(request.temperature);
+    if (request.picks == Picks::draw) tell_draws(*request.draws);
     STRATA_TRY(bring_ngram_rows());
     const std::int64_t bound = bound_of(sequence.length() + rows, sequence.context());
     key_ = {static_cast<std::int64_t>(Recorded::step),
@@ -77,6 +87,10 @@ Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
     const std::int64_t wanted = request.logits == LogitRows::none  ? 0
                                 : request.logits == LogitRows::all ? rows
                                                                    : 1;
+    if (request.picks == Picks::draw) {
+        take_draws(wanted);
+        return Ok{};
+    }
     if (request.picks != Picks::none) {
         take_picks(wanted, request);
         return Ok{};
@@ -92,6 +106,17 @@ void Target::tell_temperature(float temperature) {
     temperature_ = temperature;
     device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.temperature),
                     std::as_bytes(std::span(&temperature, 1)));
+}
+
+void Target::tell_draws(const Draws& draws) {
+    static_assert(kWindowRowsMax <= op::kDrawRowsMax);
+    const auto rule = std::as_bytes(std::span(&draws.rule, 1));
+    const auto penalized = std::as_bytes(std::span(draws.penalized));
+    STRATA_CHECK(std::ssize(draws.penalized) == draws.rule.penalized &&
+                 draws.rule.penalized <= op::kPenalizedMax);
+    told_.assign(rule.begin(), rule.end());
+    told_.insert(told_.end(), penalized.begin(), penalized.end());
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.draw_rule), told_);
 }
 
 void Target::add_list(op::Pick& pick, std::int64_t rows, bool weighed) const {
@@ -125,6 +150,23 @@ void Target::take_picks(std::int64_t rows, const StepRequest& request) {
             row.best = std::span(best_).subspan(t * op::kCandidatesMax, op::kCandidatesMax);
             row.mass = mass_[t];
         }
+        row_picks_.push_back(row);
+    }
+}
+
+void Target::take_draws(std::int64_t rows) {
+    constexpr std::size_t kListed = 1 + op::kDrawnMax;
+    logits_.clear();
+    logits_on_device_ = rows;
+    drawn_.resize(static_cast<std::size_t>(rows) * kListed);
+    device_->download(*queue_, std::as_writable_bytes(std::span(drawn_)),
+                      reinterpret_cast<const std::byte*>(at_.drawn.data));
+    for (std::size_t t = 0; t < static_cast<std::size_t>(rows); ++t) {
+        const auto drawn = std::span(drawn_).subspan(t * kListed, kListed);
+        // One without a number says nothing.
+        const bool told = drawn[0].token >= 0;
+        RowPick row{{told ? drawn[0].token : 0, told ? 1 : std::nanf("")}, {}};
+        row.drawn = drawn;
         row_picks_.push_back(row);
     }
 }

@@ -6,6 +6,7 @@
 #include "op/dflash_block.h"
 #include "op/dflash_context.h"
 #include "op/dflash_select.h"
+#include "op/draw.h"
 #include "op/experts.h"
 #include "op/ngram.h"
 #include "op/pick.h"

@@ -30,17 +30,20 @@ struct RoundResult {
     Verified window;
 };
 
+// Says how a window's logits are to be had: which rows a device picks from and what it is told of.
+// The window begins with the text's last token.
+using Ask = std::function<void(std::span<const std::int32_t> text,
+                               std::span<const std::int32_t> window, model::StepRequest& request)>;
+
 // What rounds run on. Drafter and follower may be null.
 struct RoundParts {
     model::Target& target;
     model::Sequence& sequence;
     Drafter* drafter = nullptr;
     Follower* follower = nullptr;
-    Draw* draw = nullptr;  // as in GuessRequest
-    // What a device is to pick; `take_pick` is then called first for rows that it picked from.
-    model::Picks picks = model::Picks::none;
-    float temperature = 0;  // as model::StepRequest's
-    TakePick take_pick = {};
+    Draw* draw = nullptr;     // as in GuessRequest
+    Ask ask = {};             // null: all logits are wanted
+    TakePick take_pick = {};  // is called first for rows that a device picked from
 };
 
 // `text` ends with a token that the sequence does not hold yet, after all those that it holds;

@@ -12,7 +12,7 @@
 #include <numeric>
 #include <set>
 
-#include "engine/philox.h"
+#include "base/philox.h"
 #include "tests/support/random.h"
 
 namespace strata::test {
@@ -276,6 +276,106 @@ TEST(Sampler, wants_all_logits_where_any_of_them_may_count) {
     const auto got = sampler.pick_of(listed.row, before, 0);
     ASSERT_TRUE(got.ok());
     EXPECT_FALSE(got->has_value());
+}
+
+// What a device says of the rows of a window: op::Draw by its formula, with scores that are off.
+std::vector<op::Drawn> drawn_of(const model::Draws& draws, const Logits& logits, std::int64_t t,
+                                Random& random) {
+    struct Scored {
+        double score;
+        op::Drawn drawn;
+    };
+    std::map<std::int32_t, std::int32_t> counts;
+    for (const op::Penalized& one : draws.penalized) counts[one.token] = one.count;
+    for (std::int64_t i = 0; i < t; ++i) {
+        if (draws.rule.joins[i] >= 0) ++counts.at(draws.rule.joins[i]);
+        if (draws.rule.leaves[i] >= 0) --counts[draws.rule.leaves[i]];
+    }
+    std::vector<Scored> all;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+        const auto token = static_cast<std::int32_t>(i);
+        const std::int32_t count = std::max(counts[token], 0);
+        const double logit =
+            count > 0 ? op::penalized_logit(draws.rule, logits[i], count) : logits[i];
+        all.push_back({logit, {token, count, logits[i], 0}});
+    }
+    const auto lower = [](const Scored& a, const Scored& b) { return a.score < b.score; };
+    const Scored largest = *std::max_element(all.begin(), all.end(), lower);
+    std::vector<op::Drawn> drawn(1 + op::kDrawnMax);
+    drawn[0] = largest.drawn;
+    if (draws.rule.temperature == 0) return drawn;
+    for (Scored& one : all) one.score = (one.score - largest.score) / draws.rule.temperature;
+    std::erase_if(all, [&](const Scored& one) { return one.score < draws.rule.lowest; });
+    for (Scored& one : all) {
+        one.score += gumbel(draws.rule.seed, static_cast<std::uint64_t>(draws.rule.position + t),
+                            static_cast<std::uint32_t>(one.drawn.token));
+        one.score += static_cast<double>(random.integer(-9, 9)) / 10 * op::score_error(one.score);
+        one.drawn.score = static_cast<float>(one.score);
+    }
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Scored& a, const Scored& b) { return a.score > b.score; });
+    for (std::size_t i = 0; i < std::min(all.size(), drawn.size() - 1); ++i) {
+        drawn[1 + i] = all[i].drawn;
+    }
+    return drawn;
+}
+
+// Row after row of a window, each with the text that it has before it.
+TEST(Sampler, from_a_devices_draws_takes_what_it_takes_from_all) {
+    const std::vector<Sampling> samplings = {
+        {.temperature = 1, .seed = 1},
+        {.temperature = 1e-6, .seed = 2},
+        {.temperature = 1.5, .min_p = 0.1, .seed = 3},
+        {.temperature = 0.8, .repeat_penalty = 1.2, .penalty_window = 2, .seed = 4},
+        {.temperature = 1, .presence_penalty = -2, .penalty_window = -1, .seed = 5},
+        {.repeat_penalty = 0.8, .frequency_penalty = 0.5, .penalty_window = 20},
+    };
+    Random random("draws");
+    for (std::size_t s = 0; s < samplings.size(); ++s) {
+        Sampler sampler(samplings[s]);
+        int told = 0;
+        for (int n = 0; n < 25; ++n) {
+            const auto width = n % 4 == 3 ? 5 : 300;
+            const auto some = [&] {
+                return static_cast<std::int32_t>(random.integer(0, width - 1));
+            };
+            std::vector<std::int32_t> text;
+            for (int i = 0; i < 1 + n; ++i) text.push_back(some());
+            const std::vector<std::int32_t> window = {text.back(), some(), some(), some(), some()};
+            model::StepRequest request;
+            sampler.ask(text, window, request);
+            ASSERT_EQ(request.picks, model::Picks::draw) << s;
+            for (std::int64_t t = 0; t < std::ssize(window); ++t) {
+                Logits logits = random.floats(width, -3, 4);
+                if (n % 5 == 0) {
+                    for (float& logit : logits) logit = std::round(logit);
+                }
+                if (t > 0) text.push_back(window[static_cast<std::size_t>(t)]);
+                const auto drawn = drawn_of(*request.draws, logits, t, random);
+                model::RowPick row{{drawn[0].token, 1}, {}};
+                row.drawn = drawn;
+                const std::int64_t position = std::ssize(text);
+                const auto got = sampler.pick_of(row, text, position);
+                ASSERT_TRUE(got.ok());
+                if (!got->has_value()) continue;
+                ++told;
+                EXPECT_EQ(**got, pick(samplings[s], logits, position, text)) << s << ' ' << n;
+            }
+        }
+        EXPECT_GE(told, 124) << s;
+    }
+}
+
+TEST(Sampler, penalties_of_more_tokens_than_a_device_holds_want_all_logits) {
+    Sampler sampler({.temperature = 1, .presence_penalty = -1, .penalty_window = -1, .seed = 1});
+    std::vector<std::int32_t> text(op::kPenalizedMax);
+    std::iota(text.begin(), text.end(), 0);
+    model::StepRequest request;
+    sampler.ask(text, std::span(text).last(1), request);
+    EXPECT_EQ(request.picks, model::Picks::draw);
+    text.push_back(op::kPenalizedMax);
+    sampler.ask(text, std::span(text).last(1), request);
+    EXPECT_EQ(request.picks, model::Picks::none);
 }
 
 }  // namespace

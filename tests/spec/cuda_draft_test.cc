@@ -5,14 +5,13 @@
 #include "engine/sampler.h"
 #include "spec/dflash_drafter.h"
 #include "spec/round.h"
+#include "tests/model/tiny_target.h"
 #include "tests/spec/draft_case.h"
 #include "tests/support/backends.h"
 #include "tests/support/compare.h"
 
 namespace strata::test {
 namespace {
-
-using Tokens = std::vector<std::int32_t>;
 
 constexpr dflash::ContextOptions kOptions{64, op::CacheType::f16};
 
@@ -128,30 +127,57 @@ TEST(CudaDraft, rows_and_the_guesses_after_them_are_one_launch) {
     }
 }
 
+// Guesses what follows in a text that is known, every third time wrongly.
+class Knowing final : public spec::Drafter {
+  public:
+    explicit Knowing(Tokens known) : known_(std::move(known)) {}
+
+    std::string_view name() const override { return "knowing"; }
+    Result<spec::Guesses> guess(const spec::GuessRequest& request) override {
+        spec::Guesses guesses;
+        for (std::size_t at = request.text.size(); at < known_.size(); ++at) {
+            if (std::ssize(guesses.tokens) == request.count) break;
+            guesses.tokens.push_back(++guesses_ % 3 == 0 ? request.text.back() : known_[at]);
+        }
+        return guesses;
+    }
+
+  private:
+    Tokens known_;
+    int guesses_ = 0;
+};
+
+// A text and how it came about.
+struct Generated {
+    Tokens text;
+    std::vector<float> logits;  // of its last token
+    int whole_rows = 0;         // that were taken from all logits
+};
+
 // Continues a prompt by `count` tokens; with `picks`, from what the device picked where that tells.
-Tokens generate(GoldenDraft& golden, const Sampling& sampling, std::size_t count, bool picks,
-                std::vector<float>& logits) {
-    const auto ids = golden.golden().ints("long.ids");
-    Tokens text(ids.begin(), ids.begin() + 2);
+Generated generate(model::Target& target, const Sampling& sampling, std::size_t count, bool picks,
+                   spec::Drafter* drafter = nullptr) {
+    Generated made{.text = {1, 2}, .logits = {}};
+    Tokens& text = made.text;
     const std::size_t end = text.size() + count;
-    model::Sequence sequence =
-        golden.target().make_sequence({64, op::CacheType::f16, false}).value();
+    model::Sequence sequence = target.make_sequence({64, op::CacheType::f16, false}).value();
     Sampler sampler(sampling);
     const auto take_token = [&](std::int32_t token) {
         text.push_back(token);
         return text.size() >= end;
     };
     const auto position = [&] { return static_cast<std::int64_t>(text.size()); };
-    spec::RoundParts parts{golden.target(), sequence};
+    spec::RoundParts parts{target, sequence, drafter};
     if (picks) {
-        parts.picks = sampler.picks();
-        parts.temperature = sampler.mass_temperature();
+        parts.ask = [&](std::span<const std::int32_t> before, std::span<const std::int32_t> window,
+                        model::StepRequest& step) { sampler.ask(before, window, step); };
     }
     parts.take_pick = [&](const model::RowPick& pick) -> Result<std::optional<bool>> {
         STRATA_ASSIGN(const auto token, sampler.pick_of(pick, text, position()));
         return token ? std::optional(take_token(*token)) : std::optional<bool>();
     };
     const spec::Take take = [&](std::span<const float> row) -> Result<bool> {
+        ++made.whole_rows;
         STRATA_ASSIGN(const std::int32_t token, sampler.pick(row, text, position()));
         return take_token(token);
     };
@@ -159,17 +185,18 @@ Tokens generate(GoldenDraft& golden, const Sampling& sampling, std::size_t count
     request.tokens = std::span(text).first(1);
     request.window = true;
     request.logits = model::LogitRows::none;
-    EXPECT_TRUE(golden.target().step(sequence, request).ok());
-    golden.target().commit(sequence, 1);
+    EXPECT_TRUE(target.step(sequence, request).ok());
+    target.commit(sequence, 1);
     while (text.size() < end) {
-        const auto round = spec::run_round(parts, text, 1, take, logits);
+        const auto rows = static_cast<std::int64_t>(std::min<std::size_t>(4, end - text.size()));
+        const auto round = spec::run_round(parts, text, rows, take, made.logits);
         EXPECT_TRUE(round.ok());
-        if (!round.ok()) return text;
-        if (!logits.empty()) continue;
-        const auto last = golden.target().fetch_logits(round->last_row);
-        logits.assign(last.begin(), last.end());
+        if (!round.ok()) return made;
+        if (!made.logits.empty()) continue;
+        const auto last = target.fetch_logits(round->last_row);
+        made.logits.assign(last.begin(), last.end());
     }
-    return text;
+    return made;
 }
 
 TEST(CudaDraft, what_the_device_picks_changes_no_token) {
@@ -177,14 +204,36 @@ TEST(CudaDraft, what_the_device_picks_changes_no_token) {
     if (cuda == nullptr) GTEST_SKIP() << "only recorded steps pick on the device";
     GoldenDraft golden("tiny", &cuda->backend);
     for (const Sampling& sampling :
-         {Sampling{}, Sampling{.repeat_penalty = 1.5, .frequency_penalty = 1},
-          Sampling{.temperature = 1, .top_k = 20, .top_p = 0.9, .seed = 3},
+         {Sampling{}, Sampling{.temperature = 1, .top_k = 20, .top_p = 0.9, .seed = 3},
           Sampling{.temperature = 0.3, .top_p = 0.5, .seed = 3}}) {
-        std::vector<float> all;
-        std::vector<float> fetched;
-        EXPECT_EQ(generate(golden, sampling, 3, true, fetched),
-                  generate(golden, sampling, 3, false, all));
-        EXPECT_EQ(fetched, all);
+        const Generated want = generate(golden.target(), sampling, 3, false);
+        const Generated got = generate(golden.target(), sampling, 3, true);
+        EXPECT_EQ(got.text, want.text);
+        EXPECT_EQ(got.logits, want.logits);
+    }
+}
+
+// SAMP-02
+TEST(CudaDraft, what_the_device_draws_is_the_hosts_text_drafted_or_not) {
+    TestBackend* cuda = cuda_backend();
+    if (cuda == nullptr) GTEST_SKIP() << "only recorded steps draw on the device";
+    TinyTarget cpu;
+    const auto target = model::Target::load(gguf::File::open(cpu.path()).value(),
+                                            *cuda->backend.device, cuda->backend.ops, 16)
+                            .value();
+    for (const Sampling& sampling :
+         {Sampling{.temperature = 1, .seed = 3},
+          Sampling{.temperature = 2, .min_p = 0.05, .presence_penalty = -1, .seed = 4},
+          Sampling{.repeat_penalty = 1.5, .frequency_penalty = 1, .penalty_window = 3}}) {
+        const Generated want = generate(*target, sampling, 4, false);
+        Knowing drafter(want.text);
+        for (spec::Drafter* with :
+             {static_cast<spec::Drafter*>(nullptr), static_cast<spec::Drafter*>(&drafter)}) {
+            const Generated got = generate(*target, sampling, 4, true, with);
+            EXPECT_EQ(got.text, want.text);
+            EXPECT_EQ(got.logits, want.logits);
+            EXPECT_EQ(got.whole_rows, 0);
+        }
     }
 }
 

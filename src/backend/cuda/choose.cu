@@ -11,25 +11,6 @@
 namespace strata::cuda {
 namespace {
 
-// The best `wanted` of what the threads hold, best first, to `chosen`. The one who holds the best
-// loses it before the next is asked for.
-__device__ void choose(Best (&held)[kLogitsHeld], int wanted, Best* chosen) {
-    __shared__ Best scratch[kLogitWarps];
-    for (int n = 0; n < wanted; ++n) {
-        Best own = held[0];
-#pragma unroll
-        for (int i = 1; i < kLogitsHeld; ++i) {
-            if (held[i].before(own)) own = held[i];
-        }
-        const Best best = best_of_block<kLogitThreads>(own, scratch);
-#pragma unroll
-        for (int i = 0; i < kLogitsHeld; ++i) {
-            if (held[i].row == best.row) held[i].row = -1;
-        }
-        if (threadIdx.x == 0) chosen[n] = best;
-    }
-}
-
 // The best of each piece of the logits: block (piece, row).
 __global__ void __launch_bounds__(kLogitThreads)
     choose_of_pieces(MatrixView<const float> logits, Lists lists) {
@@ -100,24 +81,29 @@ __global__ void __launch_bounds__(kLogitThreads) choose_of_lists(Lists from, Lis
     to.finite[row] = finite;
 }
 
+}  // namespace
+
 Lists make_lists(Queue& queue, std::int64_t rows, std::int64_t lists, std::int64_t wanted) {
     return {queue.take<Best>(rows * lists * wanted), queue.take<int>(rows * lists),
             static_cast<int>(lists), static_cast<int>(wanted)};
 }
 
-}  // namespace
+Lists best_of_lists(Queue& queue, const Lists& lists, std::int64_t rows) {
+    const Lists best = make_lists(queue, rows, 1, lists.wanted);
+    launch_dependent(queue, {dim3(static_cast<unsigned>(rows)), kLogitThreads}, choose_of_lists,
+                     lists, best);
+    return best;
+}
 
 Lists choose_best(Queue& queue, MatrixView<const float> logits, int wanted) {
     STRATA_CHECK(wanted >= 1 && wanted <= op::kCandidatesMax);
     const std::int64_t pieces = (logits.cols + kPieceLogits - 1) / kPieceLogits;
     const Lists of_pieces = make_lists(queue, logits.rows, pieces, wanted);
-    const Lists of_rows = make_lists(queue, logits.rows, 1, wanted);
-    if (logits.rows == 0) return of_rows;
+    if (logits.rows == 0) return of_pieces;
     const auto rows = static_cast<unsigned>(logits.rows);
     launch_dependent(queue, {dim3(static_cast<unsigned>(pieces), rows), kLogitThreads},
                      choose_of_pieces, logits, of_pieces);
-    launch_dependent(queue, {dim3(rows), kLogitThreads}, choose_of_lists, of_pieces, of_rows);
-    return of_rows;
+    return best_of_lists(queue, of_pieces, logits.rows);
 }
 
 }  // namespace strata::cuda

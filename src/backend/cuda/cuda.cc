@@ -141,6 +141,7 @@ op::Table window_table() {
     table.dflash_block = dflash_block;
     table.dflash_inject = dflash_inject;
     table.dflash_select = dflash_select;
+    table.draw = draw;
     table.embed = embed;
     table.experts = experts;
     table.mtp_fuse = mtp_fuse;

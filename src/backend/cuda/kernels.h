@@ -11,6 +11,7 @@ void delta_replay(const op::DeltaReplay& args, device::Queue& queue);
 void dflash_block(const op::DflashBlock& args, device::Queue& queue);
 void dflash_inject(const op::DflashInject& args, device::Queue& queue);
 void dflash_select(const op::DflashSelect& args, device::Queue& queue);
+void draw(const op::Draw& args, device::Queue& queue);
 void embed(const op::Embed& args, device::Queue& queue);
 void experts(const op::Experts& args, device::Queue& queue);
 void mtp_fuse(const op::MtpFuse& args, device::Queue& queue);

@@ -3,12 +3,13 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 
 namespace strata {
 
-inline std::array<std::uint32_t, 4> philox(std::uint64_t key,
-                                           std::array<std::uint32_t, 4> counter) {
+inline constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key,
+                                                     std::array<std::uint32_t, 4> counter) {
     constexpr std::uint32_t kMultiplier0 = 0xD2511F53u;
     constexpr std::uint32_t kMultiplier1 = 0xCD9E8D57u;
     constexpr std::uint32_t kWeyl0 = 0x9E3779B9u;
@@ -29,12 +30,19 @@ inline std::array<std::uint32_t, 4> philox(std::uint64_t key,
 }
 
 // Uniform in (0, 1) for a seed, a position in a sequence and a token.
-inline double uniform(std::uint64_t seed, std::uint64_t position, std::uint32_t token) {
+inline constexpr double uniform(std::uint64_t seed, std::uint64_t position, std::uint32_t token) {
     const auto bits = philox(seed, {static_cast<std::uint32_t>(position),
                                     static_cast<std::uint32_t>(position >> 32), token, 0});
     constexpr double kScale = 1.0 / 9007199254740992.0;  // 2^-53
     const std::uint64_t mantissa = (std::uint64_t{bits[0]} << 21) ^ (bits[1] >> 11);
-    return (static_cast<double>(mantissa) + 0.5) * kScale;
+    // The sum is rounded, for the last of them to 1.
+    const double value = (static_cast<double>(mantissa) + 0.5) * kScale;
+    return value < 1.0 ? value : 1.0 - kScale;
+}
+
+// Noise of the Gumbel distribution, for the same: from -3.7 to 36.8.
+inline double gumbel(std::uint64_t seed, std::uint64_t position, std::uint32_t token) {
+    return -std::log(-std::log(uniform(seed, position, token)));
 }
 
 }  // namespace strata
