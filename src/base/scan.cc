@@ -16,6 +16,7 @@ namespace {
 #define STRATA_INLINED [[gnu::always_inline]] static inline
 
 constexpr std::int32_t kMagnitudeBits = 0x7fffffff;
+constexpr std::int32_t kInfinity = 0x7f800000;
 
 struct SumOfExponentials {
     STRATA_INLINED double run(std::span<const float> values, float from) {
@@ -68,6 +69,20 @@ struct FirstLargest {
     }
 };
 
+struct FirstAbove {
+    STRATA_INLINED std::size_t run(std::span<const float> values, std::size_t begin, float least) {
+        constexpr std::size_t kBlock = 64;
+        std::size_t i = begin;
+        for (; i + kBlock <= values.size(); i += kBlock) {
+            int above = 0;
+            for (std::size_t j = 0; j < kBlock; ++j) above |= values[i + j] > least ? 1 : 0;
+            if (above != 0) break;
+        }
+        while (i < values.size() && !(values[i] > least)) ++i;
+        return i;
+    }
+};
+
 #if defined(__x86_64__)
 
 template <typename Pass, typename... Args>
@@ -103,10 +118,17 @@ double sum_of_exponentials(std::span<const float> values, float from) {
 }
 
 std::size_t first_nan(std::span<const float> values) {
-    constexpr std::int32_t kInfinity = 0x7f800000;
     if (run_widest<LargestMagnitude>(values) <= kInfinity) return values.size();
     const auto is_nan = [](float value) { return std::isnan(value); };
     return static_cast<std::size_t>(std::ranges::find_if(values, is_nan) - values.begin());
+}
+
+bool all_finite(std::span<const float> values) {
+    return run_widest<LargestMagnitude>(values) < kInfinity;
+}
+
+std::size_t first_above(std::span<const float> values, std::size_t begin, float least) {
+    return run_widest<FirstAbove>(values, begin, least);
 }
 
 std::size_t first_largest(std::span<const float> values) {

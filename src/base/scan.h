@@ -14,6 +14,11 @@ double sum_of_exponentials(std::span<const float> values, float from);
 // The number of the first NaN, or of values.
 std::size_t first_nan(std::span<const float> values);
 
+bool all_finite(std::span<const float> values);
+
+// The number of the first value from the `begin`-th on that is above `least`, or of values.
+std::size_t first_above(std::span<const float> values, std::size_t begin, float least);
+
 // The number of the first of the largest, of at least one value, none a NaN.
 std::size_t first_largest(std::span<const float> values);
 

@@ -58,5 +58,30 @@ TEST(Scan, the_first_NaN_is_found_and_infinities_are_none) {
     EXPECT_EQ(first_nan(values), 33u);
 }
 
+TEST(Scan, the_first_above_a_bound_is_found_from_any_place_on) {
+    for (const std::size_t count : {1, 63, 64, 65, 200}) {
+        for (const std::size_t at : {std::size_t{0}, count / 2, count - 1}) {
+            std::vector<float> values(count, 2.0f);
+            values[at] = 3;
+            EXPECT_EQ(first_above(values, 0, 2), at) << count;
+            EXPECT_EQ(first_above(values, at, 2), at) << count;
+            EXPECT_EQ(first_above(values, at + 1, 2), count) << count;
+            EXPECT_EQ(first_above(values, 0, 3), count) << count;
+        }
+    }
+}
+
+TEST(Scan, neither_NaN_nor_an_infinity_is_finite) {
+    for (const float value :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+          -std::numeric_limits<float>::infinity()}) {
+        std::vector<float> values = waves(70);
+        EXPECT_TRUE(all_finite(values));
+        values[66] = value;
+        EXPECT_FALSE(all_finite(values)) << value;
+    }
+    EXPECT_TRUE(all_finite(std::vector<float>{std::numeric_limits<float>::max(), -0.0f}));
+}
+
 }  // namespace
 }  // namespace strata

@@ -14,44 +14,60 @@
 namespace strata::cpu {
 namespace {
 
-// Cells that are converted together, and the lanes that their scores are summed in.
-constexpr std::int64_t kCellTile = 16;
-static_assert(kCellTile == kLanes);
+// Cells that are converted together.
+constexpr std::int64_t kCellTile = 64;
 
-// Scores of queries and a tile of keys, [d, kCellTile]: a lane a key, so that no sum crosses lanes.
-// Each is summed value after value, whatever else is computed with it.
-struct TileScores {
+// out[i][k] = value i of key k, of `count` keys `stride` values apart.
+struct Turn {
     template <typename V>
-    STRATA_INLINE static void run(const float* queries, std::int64_t count, std::int64_t d,
-                                  const float* keys, std::int64_t keys_count, float* out,
-                                  std::int64_t step) {
-        std::int64_t q = 0;
-        for (; q + 4 <= count; q += 4) {
-            some<V, 4>(queries + q * d, d, keys, keys_count, out + q * step, step);
+    STRATA_INLINE static void run(const float* keys, std::int64_t stride, std::int64_t count,
+                                  std::int64_t d, float* out) {
+        std::int64_t k = 0;
+        if constexpr (kVectorWidth<V> == kSide) {
+            const std::int64_t wide = d / kSide * kSide;
+            for (; k + kSide <= count; k += kSide) {
+                const float* from = keys + k * stride;
+                for (std::int64_t i = 0; i < wide; i += kSide) {
+                    turn_square(from + i, stride, out + i * kCellTile + k);
+                }
+                turn_values(from, stride, kSide, wide, d, out + k);
+            }
         }
-        for (; q < count; ++q) {
-            some<V, 1>(queries + q * d, d, keys, keys_count, out + q * step, step);
+        turn_values(keys + k * stride, stride, count - k, 0, d, out + k);
+    }
+
+    STRATA_INLINE static void turn_values(const float* from, std::int64_t stride,
+                                          std::int64_t count, std::int64_t begin, std::int64_t end,
+                                          float* to) {
+        for (std::int64_t k = 0; k < count; ++k) {
+            for (std::int64_t i = begin; i < end; ++i) to[i * kCellTile + k] = from[k * stride + i];
         }
     }
 
-    template <typename V, int Q>
-    STRATA_INLINE static void some(const float* queries, std::int64_t d, const float* keys,
-                                   std::int64_t keys_count, float* out, std::int64_t step) {
-        constexpr int kParts = kLanes / kVectorWidth<V>;
-        V sum[Q][kParts] = {};
-        for (std::int64_t i = 0; i < d; ++i) {
+    static constexpr std::int64_t kSide = kVectorWidth<Float16>;
+
+    // Rows i and i + 8 are interleaved: four times that, and a value's row and column have changed
+    // places.
+    STRATA_INLINE static void turn_square(const float* from, std::int64_t stride, float* to) {
+        using Order = std::int32_t __attribute__((vector_size(64)));
+        constexpr Order kLow = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+        constexpr Order kHigh = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+        Float16 rows[kSide];
+        Float16 next[kSide];
+#pragma GCC unroll 16
+        for (int k = 0; k < kSide; ++k) load_vector(from + k * stride, rows[k]);
 #pragma GCC unroll 4
-            for (int part = 0; part < kParts; ++part) {
-                V key;
-                load_vector(keys + i * kLanes + part * kVectorWidth<V>, key);
-#pragma GCC unroll 4
-                for (int q = 0; q < Q; ++q) sum[q][part] += queries[q * d + i] * key;
+        for (int times = 0; times < 4; ++times) {
+#pragma GCC unroll 8
+            for (int k = 0; k < kSide / 2; ++k) {
+                next[2 * k] = __builtin_shuffle(rows[k], rows[k + 8], kLow);
+                next[2 * k + 1] = __builtin_shuffle(rows[k], rows[k + 8], kHigh);
             }
+#pragma GCC unroll 16
+            for (int k = 0; k < kSide; ++k) rows[k] = next[k];
         }
-        for (int q = 0; q < Q; ++q) {
-            std::memcpy(out + q * step, sum[q],
-                        static_cast<std::size_t>(keys_count) * sizeof(float));
-        }
+#pragma GCC unroll 16
+        for (int k = 0; k < kSide; ++k) store_vector(rows[k], to + k * kCellTile);
     }
 };
 
@@ -67,6 +83,7 @@ struct Scratch {
     float* queries = nullptr;  // [queries of a unit, d]
     float* cells = nullptr;    // [kCellTile, d]
     float* turned = nullptr;   // [d, kCellTile]
+    float* tile = nullptr;     // [queries of a unit, kCellTile]
     float* scores = nullptr;   // [queries of a unit, most]
     std::int64_t most = 0;     // visible cells and block rows
 };
@@ -119,10 +136,8 @@ void for_tiles(const Call& call, const void* cells, MatrixView<const float> own,
     const Visible& visible = call.visible;
     for (std::int64_t first = 0; first < visible.count; first += kCellTile) {
         const std::int64_t count = std::min(kCellTile, visible.count - first);
-        for (std::int64_t i = 0; i < count; ++i) {
-            load_head(call.instructions, row, cells, visible.slot[first + i], kv_head,
-                      scratch.cells + i * d);
-        }
+        load_heads(call.instructions, row, cells, visible.slot + first, count, kv_head,
+                   scratch.cells);
         body(first, Rows{.data = scratch.cells, .stride = d, .count = count});
     }
     body(visible.count,
@@ -150,18 +165,20 @@ void weigh(const Call& call, std::int64_t i, float* scores) {
     for (std::int64_t j = 0; j < count; ++j) scores[begin + j] *= inverse;
 }
 
-// Of the scratch's queries and at most some tiles of keys.
+// Of the scratch's queries and any number of keys. Keys are turned: so each score is summed value
+// after value, whatever else is computed with it, and no sum crosses lanes.
 void score(const Call& call, const Rows& keys, std::int64_t queries, const Scratch& scratch,
            float* scores) {
     const std::int64_t d = call.head_dim();
+    const Rows turned{.data = scratch.turned, .stride = kCellTile, .count = d};
     for (std::int64_t first = 0; first < keys.count; first += kCellTile) {
         const std::int64_t count = std::min(kCellTile, keys.count - first);
-        for (std::int64_t k = 0; k < count; ++k) {
-            const float* key = keys.row(first + k);
-            for (std::int64_t i = 0; i < d; ++i) scratch.turned[i * kCellTile + k] = key[i];
+        run_kernel<Turn>(call.instructions, keys.row(first), keys.stride, count, d, scratch.turned);
+        std::fill_n(scratch.tile, queries * kCellTile, 0.0f);
+        add_rows(Weights{scratch.queries, d, queries}, turned, kCellTile, scratch.tile, kCellTile);
+        for (std::int64_t q = 0; q < queries; ++q) {
+            std::copy_n(scratch.tile + q * kCellTile, count, scores + q * scratch.most + first);
         }
-        run_kernel<TileScores>(call.instructions, scratch.queries, queries, d, scratch.turned,
-                               count, scores + first, scratch.most);
     }
 }
 
@@ -179,15 +196,17 @@ void attend_unit(const Call& call, std::int64_t kv_head, std::int64_t from, std:
               });
     for (std::int64_t q = 0; q < count; ++q) {
         weigh(call, (from + q) / call.group, scratch.scores + q * scratch.most);
-        std::fill_n(call.out.data + call.query_at(from + q, kv_head), d, 0.0f);
     }
+    float* sums = scratch.queries;  // which have been read
+    std::fill_n(sums, count * d, 0.0f);
     for_tiles(call, call.layer.cells.values, call.rows.value, kv_head, scratch,
               [&](std::int64_t first, const Rows& values) {
-                  for (std::int64_t q = 0; q < count; ++q) {
-                      add_rows(scratch.scores + q * scratch.most + first, values, d,
-                               call.out.data + call.query_at(from + q, kv_head));
-                  }
+                  const Weights weights{scratch.scores + first, scratch.most, count};
+                  add_rows(weights, values, d, sums, d);
               });
+    for (std::int64_t q = 0; q < count; ++q) {
+        std::copy_n(sums + q * d, d, call.out.data + call.query_at(from + q, kv_head));
+    }
 }
 
 }  // namespace
@@ -211,12 +230,14 @@ void dflash_attend(const op::DflashBlock& args, const op::DflashLayer& layer, Qu
     const MatrixView<float> own_queries = queue.matrix(queue.threads(), step * d);
     const MatrixView<float> cells = queue.matrix(queue.threads(), kCellTile * d);
     const MatrixView<float> turned = queue.matrix(queue.threads(), kCellTile * d);
+    const MatrixView<float> tile = queue.matrix(queue.threads(), step * kCellTile);
     const MatrixView<float> scores = queue.matrix(queue.threads(), step * most);
     std::fill_n(turned.data, turned.size(), 0.0f);
     queue.split(kv_heads * parts, 2 * step * most * d,
                 [&](std::int64_t begin, std::int64_t end, int thread) {
                     const Scratch scratch{own_queries.row(thread), cells.row(thread),
-                                          turned.row(thread), scores.row(thread), most};
+                                          turned.row(thread),      tile.row(thread),
+                                          scores.row(thread),      most};
                     for (std::int64_t unit = begin; unit < end; ++unit) {
                         const std::int64_t from = unit % parts * step;
                         const std::int64_t count = std::min(step, queries - from);

@@ -6,6 +6,7 @@
 #include "backend/cpu/pointwise.h"
 #include "backend/cpu/project.h"
 #include "backend/cpu/rope.h"
+#include "backend/cpu/vector.h"
 #include "base/check.h"
 
 namespace strata::cpu {
@@ -20,6 +21,7 @@ struct Block {
     MatrixView<float> before;  // u
     MatrixView<float> after;   // what the sublayer gives
     MatrixView<float> delta;
+    MatrixView<float> turns;  // cosines, then sines, of each row's position
 
     std::int64_t rows() const { return hidden.rows; }
     std::int64_t width() const { return hidden.cols; }
@@ -55,6 +57,17 @@ void check(const op::DflashBlock& args) {
     }
 }
 
+// y += (base + delta of its group) * x, of whole groups.
+struct AddTap {
+    template <typename V>
+    STRATA_INLINE static void run(const float* base, const float* delta, const float* x,
+                                  std::int64_t group, std::int64_t width, float* y) {
+        for (std::int64_t at = 0; at < width; at += group, ++delta) {
+            for (std::int64_t ch = at; ch < at + group; ++ch) y[ch] += (base[ch] + *delta) * x[ch];
+        }
+    }
+};
+
 // y[i] of C(side, x).
 void convolve_row(const Block& block, const op::DflashConv& conv, int side,
                   MatrixView<const float> x, std::int64_t i, float* y) {
@@ -63,15 +76,9 @@ void convolve_row(const Block& block, const op::DflashConv& conv, int side,
     std::fill_n(y, width, 0.0f);
     for (std::int64_t t = 0; t < std::min(std::int64_t{block.args.taps}, i + 1); ++t) {
         const std::int64_t tap = side * block.args.taps + t;
-        const float* base = conv.base + tap * width;
         const float* delta = block.delta.row(i) + tap * groups;
-        const float* from = x.row(i - t);
-        for (std::int64_t g = 0; g < groups; ++g) {
-            const std::int64_t end = (g + 1) * block.args.group;
-            for (std::int64_t ch = g * block.args.group; ch < end; ++ch) {
-                y[ch] += (base[ch] + delta[g]) * from[ch];
-            }
-        }
+        run_kernel<AddTap>(block.queue.instructions(), conv.base + tap * width, delta, x.row(i - t),
+                           std::int64_t{block.args.group}, width, y);
     }
 }
 
@@ -118,23 +125,18 @@ void norm_and_turn(const Block& block, op::Gain gain, const float* turns, float*
 
 void attend(const Block& block, const op::DflashLayer& layer) {
     Queue& queue = block.queue;
-    const std::int64_t pairs = block.args.shape.rotary_pairs;
     const DflashRows rows{queue.matrix(block.rows(), layer.query.rows),
                           queue.matrix(block.rows(), layer.key.rows),
                           queue.matrix(block.rows(), layer.key.rows)};
     project(queue, block.before,
             {{layer.query, rows.query}, {layer.key, rows.key}, {layer.value, rows.value}});
-    const MatrixView<float> turns = queue.matrix(queue.threads(), 2 * pairs);
-    queue.split(
-        block.rows(), 4 * rows.query.cols, [&](std::int64_t begin, std::int64_t end, int thread) {
-            float* own = turns.row(thread);
-            for (std::int64_t i = begin; i < end; ++i) {
-                set_turns(block.args.first + i, block.args.inverse_frequency, pairs, own,
-                          own + pairs);
-                norm_and_turn(block, layer.query_norm, own, rows.query.row(i), rows.query.cols);
-                norm_and_turn(block, layer.key_norm, own, rows.key.row(i), rows.key.cols);
-            }
-        });
+    queue.split(block.rows(), 4 * rows.query.cols, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t i = begin; i < end; ++i) {
+            const float* turns = block.turns.row(i);
+            norm_and_turn(block, layer.query_norm, turns, rows.query.row(i), rows.query.cols);
+            norm_and_turn(block, layer.key_norm, turns, rows.key.row(i), rows.key.cols);
+        }
+    });
     const MatrixView<float> attended = queue.matrix(block.rows(), layer.query.rows);
     dflash_attend(block.args, layer, queue, rows, attended);
     project(queue, attended, {{layer.out, block.after}});
@@ -165,9 +167,13 @@ void dflash_block(const op::DflashBlock& args, device::Queue& queue) {
                       .normed = own.matrix(rows, width),
                       .before = own.matrix(rows, width),
                       .after = own.matrix(rows, width),
-                      .delta = own.matrix(rows, 2 * args.taps * (width / args.group))};
+                      .delta = own.matrix(rows, 2 * args.taps * (width / args.group)),
+                      .turns = own.matrix(rows, 2 * std::int64_t{args.shape.rotary_pairs})};
     for (std::int64_t i = 0; i < rows; ++i) {
         decode_row(args.table, args.tokens[i], block.hidden.row(i));
+        float* turns = block.turns.row(i);
+        set_turns(args.first + i, args.inverse_frequency, args.shape.rotary_pairs, turns,
+                  turns + args.shape.rotary_pairs);
     }
     for (std::int64_t l = 0; l < args.layers.size; ++l) {
         const op::DflashLayer& layer = args.layers[l];

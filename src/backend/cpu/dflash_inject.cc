@@ -67,32 +67,41 @@ MatrixView<float> fuse(const op::DflashInject& args, Queue& queue) {
     return fused;
 }
 
+// The cosines, then the sines, of each row's position.
+MatrixView<float> make_turns(const op::DflashInject& args, Queue& queue) {
+    const std::int64_t pairs = args.shape.rotary_pairs;
+    const MatrixView<float> turns = queue.matrix(args.features.rows, 2 * pairs);
+    queue.split(turns.rows, 2 * pairs * kExpCost, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t t = begin; t < end; ++t) {
+            set_turns(args.first + t, args.inverse_frequency, pairs, turns.row(t),
+                      turns.row(t) + pairs);
+        }
+    });
+    return turns;
+}
+
 // Puts the last rows that fit into a layer's cells.
 void fill_cells(const op::DflashInject& args, const op::DflashContextLayer& layer,
-                MatrixView<float> key, MatrixView<const float> value, Queue& queue) {
+                MatrixView<const float> turns, MatrixView<float> key, MatrixView<const float> value,
+                Queue& queue) {
     const op::DflashCells& cells = layer.cells;
     const std::int64_t d = args.shape.head_dim;
     const op::CacheRow stored{cells.type, args.shape.kv_heads, d};
     const std::int64_t pairs = args.shape.rotary_pairs;
     const std::int64_t skipped = std::max(std::int64_t{0}, key.rows - cells.slots);
-    const MatrixView<float> turns = queue.matrix(queue.threads(), 2 * pairs);
-    queue.split(
-        key.rows - skipped, 8 * key.cols, [&](std::int64_t begin, std::int64_t end, int thread) {
-            float* own = turns.row(thread);
-            for (std::int64_t t = skipped + begin; t < skipped + end; ++t) {
-                const std::int64_t p = args.first + t;
-                set_turns(p, args.inverse_frequency, pairs, own, own + pairs);
-                for (std::int64_t at = 0; at < key.cols; at += d) {
-                    float* head = key.row(t) + at;
-                    rms_norm(queue.instructions(), head, layer.key_norm, d, args.epsilon, head);
-                    turn(head, own, own + pairs, pairs);
-                }
-                const std::int64_t slot = p % cells.slots;
-                store_row(stored, key.row(t), cells.keys, slot);
-                store_row(stored, value.row(t), cells.values, slot);
-                cells.position[slot] = static_cast<std::int32_t>(p);
+    queue.split(key.rows - skipped, 8 * key.cols, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t t = skipped + begin; t < skipped + end; ++t) {
+            for (std::int64_t at = 0; at < key.cols; at += d) {
+                float* head = key.row(t) + at;
+                rms_norm(queue.instructions(), head, layer.key_norm, d, args.epsilon, head);
+                turn(head, turns.row(t), turns.row(t) + pairs, pairs);
             }
-        });
+            const std::int64_t slot = (args.first + t) % cells.slots;
+            store_row(stored, key.row(t), cells.keys, slot);
+            store_row(stored, value.row(t), cells.values, slot);
+            cells.position[slot] = static_cast<std::int32_t>(args.first + t);
+        }
+    });
 }
 
 }  // namespace
@@ -103,12 +112,13 @@ void dflash_inject(const op::DflashInject& args, device::Queue& queue) {
     const std::int64_t rows = args.features.rows;
     const std::int64_t kv = std::int64_t{args.shape.kv_heads} * args.shape.head_dim;
     const MatrixView<float> fused = fuse(args, own);
+    const MatrixView<float> turns = make_turns(args, own);
     const MatrixView<float> key = own.matrix(rows, kv);
     const MatrixView<float> value = own.matrix(rows, kv);
     for (std::int64_t l = 0; l < args.layers.size; ++l) {
         const op::DflashContextLayer& layer = args.layers[l];
         project(own, fused, {{layer.key, key}, {layer.value, value}});
-        fill_cells(args, layer, key, value, own);
+        fill_cells(args, layer, turns, key, value, own);
     }
 }
 

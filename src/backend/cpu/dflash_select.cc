@@ -1,6 +1,7 @@
 // Bounded by reading the logits of every row once; the walk itself is small.
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise.h"
@@ -8,6 +9,7 @@
 #include "backend/cpu/project.h"
 #include "backend/cpu/queue.h"
 #include "base/check.h"
+#include "base/scan.h"
 
 namespace strata::cpu {
 namespace {
@@ -31,13 +33,17 @@ std::int32_t token_at(const op::DflashSelect& args, std::int64_t row) {
 
 // The `k` largest of n numbers, largest first, equal ones by index; false where one of the n is
 // not finite.
-bool choose(const float* logits, std::int64_t n, std::int64_t k, std::int32_t* chosen) {
+bool choose(std::span<const float> logits, std::int64_t k, std::int32_t* chosen) {
+    if (!all_finite(logits)) return false;
     std::int64_t count = 0;
-    for (std::int64_t r = 0; r < n; ++r) {
-        if (!std::isfinite(logits[r])) return false;
-        if (count == k && !(logits[r] > logits[chosen[k - 1]])) continue;
+    for (std::size_t r = 0; r < logits.size(); ++r) {
+        if (count == k) r = first_above(logits, r, logits[static_cast<std::size_t>(chosen[k - 1])]);
+        if (r == logits.size()) break;
+        const auto above = [&](std::int64_t at) {
+            return logits[r] > logits[static_cast<std::size_t>(chosen[at])];
+        };
         std::int64_t at = count < k ? count++ : k - 1;
-        for (; at > 0 && logits[r] > logits[chosen[at - 1]]; --at) chosen[at] = chosen[at - 1];
+        for (; at > 0 && above(at - 1); --at) chosen[at] = chosen[at - 1];
         chosen[at] = static_cast<std::int32_t>(r);
     }
     return true;
@@ -89,8 +95,8 @@ void dflash_select(const op::DflashSelect& args, device::Queue& queue) {
     bool* finite = own.take<bool>(n);
     own.split(n, args.logits.cols, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t i = begin; i < end; ++i) {
-            finite[i] = choose(args.logits.row(i), args.logits.cols, args.candidates.cols,
-                               args.candidates.row(i));
+            const std::span logits(args.logits.row(i), static_cast<std::size_t>(args.logits.cols));
+            finite[i] = choose(logits, args.candidates.cols, args.candidates.row(i));
         }
     });
     float* transition = own.take<float>(rank);

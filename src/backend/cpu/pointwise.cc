@@ -46,20 +46,8 @@ struct SoftmaxWeights {
     template <typename V>
     STRATA_INLINE static void run(float* x, std::int64_t n, float scale, float* inverse_sum) {
         const std::int64_t whole = n / kLanes * kLanes;
-        float lane[kLanes];
-        std::fill_n(lane, kLanes, -std::numeric_limits<float>::infinity());
-        for (std::int64_t i = 0; i < whole; i += kLanes) {
-            for (int j = 0; j < kLanes; ++j) {
-                x[i + j] *= scale;
-                lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
-            }
-        }
-        for (std::int64_t i = whole; i < n; ++i) {
-            x[i] *= scale;
-            lane[0] = x[i] > lane[0] ? x[i] : lane[0];
-        }
-        const float largest = *std::max_element(lane, lane + kLanes);
-        std::fill_n(lane, kLanes, 0.0f);
+        const float largest = scale_all<V>(x, n, scale);
+        float lane[kLanes] = {};
         for (std::int64_t i = 0; i < whole; i += kLanes) {
             for (int j = 0; j < kLanes; ++j) {
                 x[i + j] = exponential(x[i + j] - largest);
@@ -71,6 +59,28 @@ struct SoftmaxWeights {
             lane[i - whole] += x[i];
         }
         *inverse_sum = 1.0f / sum_lanes(lane);
+    }
+
+    // x *= scale; the largest of them.
+    template <typename V>
+    STRATA_INLINE static float scale_all(float* x, std::int64_t n, float scale) {
+        constexpr std::int64_t kWidth = kVectorWidth<V>;
+        V most = V{} - std::numeric_limits<float>::infinity();
+        std::int64_t i = 0;
+        for (; i + kWidth <= n; i += kWidth) {
+            V value;
+            load_vector(x + i, value);
+            value *= scale;
+            store_vector(value, x + i);
+            most = value > most ? value : most;
+        }
+        float lane[kWidth];
+        store_vector(most, lane);
+        for (; i < n; ++i) {
+            x[i] *= scale;
+            lane[0] = x[i] > lane[0] ? x[i] : lane[0];
+        }
+        return *std::max_element(lane, lane + kWidth);
     }
 };
 

@@ -42,7 +42,12 @@ void products(const StoredRows& a, const Rows& b, std::int64_t n, Instructions i
 }
 
 void add_rows(const float* weight, const Rows& rows, std::int64_t width, float* out) {
-    fastest().add_rows(weight, rows, width, out);
+    fastest().add_rows({.data = weight, .count = 1}, rows, width, out, 0);
+}
+
+void add_rows(const Weights& weights, const Rows& rows, std::int64_t width, float* out,
+              std::int64_t step) {
+    fastest().add_rows(weights, rows, width, out, step);
 }
 
 }  // namespace strata::cpu

@@ -46,4 +46,17 @@ void products(const StoredRows& a, const Rows& b, std::int64_t n, Instructions i
 // multiply-adds in this order, j < width.
 void add_rows(const float* weight, const Rows& rows, std::int64_t width, float* out);
 
+// `count` rows of weights, row q at data + q * stride.
+struct Weights {
+    const float* data = nullptr;
+    std::int64_t stride = 0;
+    std::int64_t count = 0;
+
+    Weights from(std::int64_t q) const { return {data + q * stride, stride, count - q}; }
+};
+
+// The same with each row of weights, to out + q * step.
+void add_rows(const Weights& weights, const Rows& rows, std::int64_t width, float* out,
+              std::int64_t step);
+
 }  // namespace strata::cpu

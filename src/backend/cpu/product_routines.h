@@ -24,7 +24,8 @@ struct ProductRoutines {
                      std::int64_t step_b);
     void (*stored)(const StoredRows& a, const Rows& b, std::int64_t n, float* out,
                    std::int64_t step_a, std::int64_t step_b);
-    void (*add_rows)(const float* weight, const Rows& rows, std::int64_t width, float* out);
+    void (*add_rows)(const Weights& weights, const Rows& rows, std::int64_t width, float* out,
+                     std::int64_t step);
 };
 
 ProductRoutines scalar_products();

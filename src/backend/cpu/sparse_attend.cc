@@ -136,9 +136,7 @@ void add_values(const op::SparseAttention& args, const Unit& unit, std::int64_t 
                 const WideCaches& wide, const Scratch& scratch, float* out) {
     const std::int64_t d = args.shape.head_dim;
     const auto add = [&](std::int64_t first, const Rows& values) {
-        for (std::int64_t h = 0; h < unit.heads; ++h) {
-            add_rows(scratch.scores + h * scratch.most + first, values, d, out + h * d);
-        }
+        add_rows(Weights{scratch.scores + first, scratch.most, unit.heads}, values, d, out, d);
     };
     if (!wide.empty()) {
         add(0, {.data = wide.values.data + unit.kv_head * d,
