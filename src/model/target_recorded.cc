@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <numeric>
 
 #include "model/recorded.h"
@@ -165,7 +166,8 @@ void Target::take_draws(std::int64_t rows) {
         const auto drawn = std::span(drawn_).subspan(t * kListed, kListed);
         // One without a number says nothing.
         const bool told = drawn[0].token >= 0;
-        RowPick row{{told ? drawn[0].token : 0, told ? 1 : std::nanf("")}, {}};
+        RowPick row{{told ? drawn[0].token : 0, told ? 1 : std::numeric_limits<float>::quiet_NaN()},
+                    {}};
         row.drawn = drawn;
         row_picks_.push_back(row);
     }
