@@ -66,14 +66,13 @@ float Sampler::mass_temperature() const {
     return only_top_p() ? static_cast<float>(sampling_.temperature) : 0.0f;
 }
 
-// Without filters that depend on all logits.
-bool Sampler::draws() const { return !plain() && sampling_.top_k == 0 && sampling_.top_p >= 1; }
-
 void Sampler::ask(std::span<const std::int32_t> text, std::span<const std::int32_t> window,
                   model::StepRequest& request) {
     request.picks = picks();
     request.temperature = mass_temperature();
-    if (!draws()) return;
+    // A list as long as top-k tells without a look at the rest.
+    const bool list = sampling_.top_k > 0 && sampling_.top_k < op::kCandidatesMax && !penalizes();
+    if (plain() || (list && sampling_.temperature > 0)) return;
     op::DrawRule& rule = draws_.rule;
     rule = {.temperature = sampling_.temperature,
             .repeat_penalty = sampling_.repeat_penalty,
@@ -81,6 +80,10 @@ void Sampler::ask(std::span<const std::int32_t> text, std::span<const std::int32
             .frequency_penalty = sampling_.frequency_penalty,
             .seed = sampling_.seed,
             .position = static_cast<std::int64_t>(text.size())};
+    if (sampling_.temperature > 0) {
+        rule.top_p = sampling_.top_p;
+        rule.top_k = sampling_.top_k;
+    }
     if (sampling_.min_p > 0) rule.lowest = std::max(rule.lowest, std::log(sampling_.min_p));
     if (!tell_penalties(text, window)) return;
     request.picks = model::Picks::draw;
@@ -132,6 +135,9 @@ std::optional<std::int32_t> Sampler::pick_drawn(std::span<const op::Drawn> drawn
         candidates_.push_back({logit, one.token});
     }
     const std::int32_t token = draw_kept(position);
+    if (std::ranges::find(drawn.subspan(1), token, &op::Drawn::token)->sure == 0) {
+        return std::nullopt;
+    }
     const op::Drawn& last = drawn.back();
     if (last.token < 0) return token;
     // Tokens that are not listed have no higher score than the last, as far as it tells.

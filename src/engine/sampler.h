@@ -29,7 +29,8 @@ class Sampler final : public spec::Draw {
     // Whether it takes anything but the largest logit.
     bool plain() const;
 
-    // What of a row's logits a device is to pick, that they need not be had; none: all are wanted.
+    // What of a drafter's row of logits a device is to pick, that they need not be had; none: all
+    // are wanted.
     model::Picks picks() const override;
     float mass_temperature() const override;
     // Asks for what pick_of() needs of a window's rows (spec::Ask). What the request points to is
@@ -70,8 +71,6 @@ class Sampler final : public spec::Draw {
     bool only_top_p() const;
     // Keeps of the listed tokens those that top-p keeps of all; false: the list does not tell.
     bool keep_top_p_of(const model::RowPick& picked);
-    // Whether a device's draw is all that a draw needs.
-    bool draws() const;
     // Tells draws_ of the penalties; false: they are of more tokens than it holds.
     bool tell_penalties(std::span<const std::int32_t> text, std::span<const std::int32_t> window);
     std::optional<std::int32_t> pick_drawn(std::span<const op::Drawn> drawn, std::int64_t position);

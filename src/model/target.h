@@ -40,6 +40,10 @@ struct RowPick {
 struct Draws {
     op::DrawRule rule;
     std::vector<op::Penalized> penalized;  // at most kPenalizedMax; the rule has their number
+
+    int filters() const {
+        return (rule.top_k > 0 ? op::kFilterTopK : 0) | (rule.top_p < 1 ? op::kFilterTopP : 0);
+    }
 };
 
 // How rows of the n-gram table are had.

@@ -49,6 +49,7 @@ void Target::submit_step(Sequence& sequence, const StepRequest& request, std::in
                    .token_of_row = {},
                    .rule = at_.draw_rule,
                    .penalized = {at_.penalized, op::kPenalizedMax},
+                   .filters = request.draws->filters(),
                    .drawn = at_.drawn.first_rows(logits.rows)},
                   *queue_);
         return;
@@ -73,7 +74,9 @@ Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
             static_cast<std::int64_t>(request.logits),
             is_mixed(sequence, request) ? 1 : 0,
             static_cast<std::int64_t>(request.picks),
-            request.temperature > 0 ? 1 : 0};
+            request.picks == Picks::draw ? request.draws->filters()
+            : request.temperature > 0    ? 1
+                                         : 0};
     key_.insert(key_.end(), request.feature_layers.begin(), request.feature_layers.end());
     sequence.mark_trunk(key_);
     queue_->run(key_, [&] { submit_step(sequence, request, bound); });

@@ -23,15 +23,17 @@ struct Penalized {
 };
 
 // What the draws of a window are told, where the op finds it when it runs.
-struct DrawRule {
+struct alignas(64) DrawRule {
     double temperature = 0;        // 0: no list
     double lowest = kLowestDrawn;  // of what is kept, from there to 0
+    double top_p = 1;
+    std::int64_t top_k = 0;  // 0: all
     double repeat_penalty = 1;
     double presence_penalty = 0;
     double frequency_penalty = 0;
     std::uint64_t seed = 0;
-    std::int64_t position = 0;  // of the token that row 0 is for
-    std::int64_t penalized = 0;
+    std::int64_t position = 0;   // of the token that row 0 is for
+    std::int64_t penalized = 0;  // tokens
     // Before row t + 1, after row t: the token that joins those that are penalized for, and the one
     // that leaves them, if any; -1: none.
     std::int32_t joins[kDrawRowsMax] = {};
@@ -43,7 +45,15 @@ struct Drawn {
     std::int32_t count = 0;   // how often it is penalized for
     float logit = 0;
     float score = 0;
+    std::int32_t sure = 0;  // 1: it is kept; 0: it may be
 };
+
+// Which filters a call minds: others must be those of a rule that keeps all.
+inline constexpr int kFilterTopK = 1;
+inline constexpr int kFilterTopP = 2;
+
+// Of a sum of exponentials that top-p goes by, relative.
+inline constexpr double kFilterError = 1e-5;
 
 // The penalized logit of a token that is penalized for `count` times, at least once. Float64, each
 // operation rounded: every backend has the same bits.
@@ -63,9 +73,16 @@ constexpr double penalized_logit(const DrawRule& rule, double logit, std::int64_
 //   s[t, r] = (p[t, r] - p[t, r*]) / temperature
 //   score[t, r] = s[t, r] - log(-log(u)), u = uniform(seed, position + t, token(r)) (base/philox.h)
 //
-//   drawn[t, 0] = token(r*), its logit and count; its score is 0
-//   drawn[t, 1 ..] = of the r with s[t, r] >= lowest those of largest score, largest first; where
-//                    there are fewer, or the temperature is 0, token -1
+// Kept are, by falling s and of equal ones by rising r: the first top_k; of those as many as it
+// takes for their sum of exp(s) to reach top_p times the sum of all of them, at least one; of those
+// the ones with s >= lowest.
+//
+//   drawn[t, 0] = token(r*), its logit and count; its score is 0, and it is sure
+//   drawn[t, 1 ..] = of what is kept those of largest score, largest first; where there are fewer,
+//                    or the temperature is 0, token -1
+//
+// Some that are not kept may be listed as not sure, and so may some that are: of equal s in F32 at
+// the end of what a filter keeps, or where the sum before one is within kFilterError of top_p's.
 //
 // Where a logit of the row is NaN or p[t, r*] not finite, all of drawn[t] is token -1.
 //
@@ -77,13 +94,14 @@ constexpr double penalized_logit(const DrawRule& rule, double logit, std::int64_
 //           value; penalized at least rule.penalized, each token once, of joins every one; drawn
 //           [T, 1 + K], K at most kDrawnMax.
 // Effects   Writes drawn.
-// Numerics  All exact but the scores, each within score_error() of its own. Row t has the bits that
-//           it has alone under a rule of its own.
+// Numerics  All exact but `sure`, as said, and the scores, each within score_error() of its own.
+//           Row t has the bits that it has alone under a rule of its own.
 struct Draw {
     MatrixView<const float> logits;
     VectorView<const std::int64_t> token_of_row;
     const DrawRule* rule = nullptr;
     VectorView<const Penalized> penalized;
+    int filters = 0;
     MatrixView<Drawn> drawn;
 };
 

@@ -297,7 +297,7 @@ std::vector<op::Drawn> drawn_of(const model::Draws& draws, const Logits& logits,
         const std::int32_t count = std::max(counts[token], 0);
         const double logit =
             count > 0 ? op::penalized_logit(draws.rule, logits[i], count) : logits[i];
-        all.push_back({logit, {token, count, logits[i], 0}});
+        all.push_back({logit, {token, count, logits[i], 0, 1}});
     }
     const auto lower = [](const Scored& a, const Scored& b) { return a.score < b.score; };
     const Scored largest = *std::max_element(all.begin(), all.end(), lower);
@@ -305,6 +305,19 @@ std::vector<op::Drawn> drawn_of(const model::Draws& draws, const Logits& logits,
     drawn[0] = largest.drawn;
     if (draws.rule.temperature == 0) return drawn;
     for (Scored& one : all) one.score = (one.score - largest.score) / draws.rule.temperature;
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Scored& a, const Scored& b) { return a.score > b.score; });
+    const auto top_k = static_cast<std::size_t>(draws.rule.top_k);
+    if (top_k > 0) all.resize(std::min(all.size(), top_k));
+    double sum = 0;
+    for (const Scored& one : all) sum += std::exp(one.score);
+    double before = 0;
+    // One that top-p does not keep is listed too, as it may be.
+    for (std::size_t i = 0; i < all.size() && draws.rule.top_p < 1; ++i) {
+        all[i].drawn.sure = i == 0 || before < draws.rule.top_p;
+        before += std::exp(all[i].score) / sum;
+        if (all[i].drawn.sure == 0) all.resize(i + 1);
+    }
     std::erase_if(all, [&](const Scored& one) { return one.score < draws.rule.lowest; });
     for (Scored& one : all) {
         one.score += gumbel(draws.rule.seed, static_cast<std::uint64_t>(draws.rule.position + t),
@@ -329,6 +342,9 @@ TEST(Sampler, from_a_devices_draws_takes_what_it_takes_from_all) {
         {.temperature = 0.8, .repeat_penalty = 1.2, .penalty_window = 2, .seed = 4},
         {.temperature = 1, .presence_penalty = -2, .penalty_window = -1, .seed = 5},
         {.repeat_penalty = 0.8, .frequency_penalty = 0.5, .penalty_window = 20},
+        {.temperature = 2, .top_k = 64, .seed = 6},
+        {.temperature = 1, .top_p = 0.9, .seed = 7},
+        {.temperature = 1, .top_k = 9, .top_p = 0.6, .min_p = 0.2, .presence_penalty = 1},
     };
     Random random("draws");
     for (std::size_t s = 0; s < samplings.size(); ++s) {
@@ -362,7 +378,7 @@ TEST(Sampler, from_a_devices_draws_takes_what_it_takes_from_all) {
                 EXPECT_EQ(**got, pick(samplings[s], logits, position, text)) << s << ' ' << n;
             }
         }
-        EXPECT_GE(told, 124) << s;
+        EXPECT_GE(told, samplings[s].top_p < 1 ? 90 : 124) << s;
     }
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/philox.h"
 #include "tests/op/oracle/draw.h"
 #include "tests/support/rig.h"
 
@@ -22,6 +23,10 @@ struct Case {
     std::vector<op::Penalized> penalized;
     std::vector<std::int64_t> token_of_row;
     std::int64_t listed = op::kDrawnMax;
+
+    int filters() const {
+        return (rule.top_k > 0 ? op::kFilterTopK : 0) | (rule.top_p < 1 ? op::kFilterTopP : 0);
+    }
 };
 
 std::vector<op::Drawn> run_draw(TestBackend& backend, const Case& of) {
@@ -35,18 +40,28 @@ std::vector<op::Drawn> run_draw(TestBackend& backend, const Case& of) {
     }
     args.rule = rig.input("rule", std::vector{rule});
     args.penalized = {rig.input("penalized", of.penalized), std::ssize(of.penalized)};
+    args.filters = of.filters();
     // Poison is token -1, which stands where there are fewer.
     const std::int64_t count = args.logits.rows * (1 + of.listed);
-    const std::vector<op::Drawn> none(static_cast<std::size_t>(count), {7, 7, 7, 7});
+    const std::vector<op::Drawn> none(static_cast<std::size_t>(count), {7, 7, 7, 7, 7});
     args.drawn = rig.state("drawn", none, 1 + of.listed);
     rig.ops().draw(args, rig.queue());
     rig.finish();
     return rig.read(args.drawn.data);
 }
 
+// Whether a filter may end at row r as far as F32 tells: other rows are as deep, or the sum before
+// it is as much as top-p wants.
+bool is_on_edge(const Case& of, const DrawnRow& want, std::size_t r) {
+    const auto depth = static_cast<float>(want.scaled[r]);
+    const auto as_deep = [&](double scaled) { return static_cast<float>(scaled) == depth; };
+    return std::count_if(want.scaled.begin(), want.scaled.end(), as_deep) > 1 ||
+           std::fabs(want.before[r] - of.rule.top_p) < 2 * op::kFilterError * of.rule.top_p;
+}
+
 // Exact but for scores, and the order of those that are as near as scores tell.
-void check_row(const Case& of, const DrawnRow& want, const float* logits, const op::Drawn* got,
-               const std::string& label) {
+void check_row(const Case& of, const DrawnRow& want, std::int64_t t, const float* logits,
+               const op::Drawn* got, const std::string& label) {
     const auto row_of = [&](std::int32_t token) {
         if (of.token_of_row.empty()) return static_cast<std::size_t>(token);
         const auto& tokens = of.token_of_row;
@@ -66,8 +81,25 @@ void check_row(const Case& of, const DrawnRow& want, const float* logits, const 
     EXPECT_EQ(row_of(got[0].token), static_cast<std::size_t>(want.largest)) << label;
     EXPECT_EQ(got[0].score, 0) << label;
     check_one(got[0], row_of(got[0].token));
+    // Of what may be kept as far as is told, that is kept or not.
+    Row scores_of = want.scores;
+    for (std::int64_t i = 1; i <= of.listed && of.rule.temperature > 0; ++i) {
+        if (got[i].token < 0) continue;
+        const std::size_t r = row_of(got[i].token);
+        ASSERT_LT(r, scores_of.size()) << label;
+        if (got[i].sure == 1) {
+            EXPECT_FALSE(std::isnan(want.scores[r])) << label << ' ' << i;
+        } else if (std::isnan(scores_of[r])) {
+            EXPECT_TRUE(is_on_edge(of, want, r)) << label << ' ' << i;
+            scores_of[r] = want.scaled[r] + gumbel(of.rule.seed,
+                                                   static_cast<std::uint64_t>(of.rule.position + t),
+                                                   static_cast<std::uint32_t>(got[i].token));
+        } else {
+            EXPECT_TRUE(is_on_edge(of, want, r)) << label << ' ' << i;
+        }
+    }
     std::vector<double> scores;
-    for (const double score : want.scores) {
+    for (const double score : scores_of) {
         if (!std::isnan(score)) scores.push_back(score);
     }
     std::sort(scores.begin(), scores.end(), std::greater<>());
@@ -81,7 +113,7 @@ void check_row(const Case& of, const DrawnRow& want, const float* logits, const 
         const std::size_t r = row_of(one.token);
         check_one(one, r);
         // The score is that of the token, and that of the place.
-        EXPECT_NEAR(one.score, want.scores[r], op::score_error(want.scores[r])) << label;
+        EXPECT_NEAR(one.score, scores_of[r], op::score_error(scores_of[r])) << label;
         const double wanted = scores[static_cast<std::size_t>(i)];
         EXPECT_NEAR(one.score, wanted, op::score_error(wanted)) << label;
         if (i > 0) {
@@ -96,8 +128,8 @@ void check_draw(const Case& of, const std::string& name) {
         const auto got = run_draw(backend, of);
         for (std::int64_t t = 0; t < rows; ++t) {
             const std::vector<float> row = slice(of.logits, t, 1, of.width);
-            check_row(of, draw_oracle(row, of.token_of_row, of.rule, of.penalized, t), row.data(),
-                      got.data() + t * (1 + of.listed),
+            check_row(of, draw_oracle(row, of.token_of_row, of.rule, of.penalized, t), t,
+                      row.data(), got.data() + t * (1 + of.listed),
                       backend.name + ", " + name + ", row " + std::to_string(t));
         }
     }
@@ -155,6 +187,40 @@ TEST(Draw, keeps_what_is_not_below_the_lowest) {
         check_draw(of, "min-p " + std::to_string(p));
         add_penalties(random, of);
         check_draw(of, "penalized, min-p " + std::to_string(p));
+    }
+}
+
+TEST(Draw, keeps_what_top_k_and_top_p_keep) {
+    Random random("draw filters");
+    struct Kept {
+        std::int64_t top_k;
+        double top_p;
+    };
+    for (const auto& [top_k, top_p] :
+         {Kept{1, 1}, Kept{70, 1}, Kept{4100, 1}, Kept{99999, 1}, Kept{0, 0}, Kept{0, 0.5},
+          Kept{0, 0.999}, Kept{0, 0.999999}, Kept{100, 0.8}, Kept{5, 0.1}}) {
+        const std::string name = std::to_string(top_k) + ", " + std::to_string(top_p);
+        Case of = some_case(random, 4100, 2);
+        of.rule.top_k = top_k;
+        of.rule.top_p = top_p;
+        check_draw(of, name);
+        add_penalties(random, of);
+        of.rule.lowest = -4;
+        check_draw(of, "penalized, " + name);
+        // Ties at both ends.
+        for (float& logit : of.logits) logit = std::round(logit);
+        check_draw(of, "rounded, " + name);
+    }
+}
+
+// A list of one is sure to be it wherever nothing is as deep.
+TEST(Draw, is_sure_of_what_filters_keep_where_no_two_are_as_deep) {
+    Random random("draw sure");
+    Case of = some_case(random, 300, 8);
+    of.rule.top_k = 100;
+    of.rule.top_p = 0.9;
+    for (TestBackend& backend : backends()) {
+        for (const op::Drawn& one : run_draw(backend, of)) EXPECT_EQ(one.sure, 1) << backend.name;
     }
 }
 

@@ -26,6 +26,7 @@ std::int32_t count_at(const op::DrawRule& rule, const op::Penalized& of, std::in
 struct Row {
     double* logits;
     std::int32_t* counts;
+    std::int32_t* order;  // where there are filters
 };
 
 void penalize(const op::Draw& args, std::int64_t t, const Row& row) {
@@ -47,6 +48,25 @@ void penalize(const op::Draw& args, std::int64_t t, const Row& row) {
     }
 }
 
+// Keeps of `order`, the rows of a matrix by falling `scaled`, what top-k and top-p keep.
+std::int64_t kept_of(const op::Draw& args, const double* scaled, const std::int32_t* order) {
+    const op::DrawRule& rule = *args.rule;
+    std::int64_t count = args.logits.cols;
+    if ((args.filters & op::kFilterTopK) != 0 && rule.top_k > 0) {
+        count = std::min(count, rule.top_k);
+    }
+    if ((args.filters & op::kFilterTopP) == 0 || rule.top_p >= 1) return count;
+    double sum = 0;
+    for (std::int64_t i = 0; i < count; ++i) sum += std::exp(scaled[order[i]]);
+    double reached = 0;
+    std::int64_t kept = 0;
+    while (kept < count) {
+        reached += std::exp(scaled[order[kept++]]) / sum;
+        if (reached >= rule.top_p) break;
+    }
+    return kept;
+}
+
 void draw_row(const op::Draw& args, std::int64_t t, const Row& row) {
     const op::DrawRule& rule = *args.rule;
     const std::int64_t width = args.logits.cols;
@@ -58,7 +78,7 @@ void draw_row(const op::Draw& args, std::int64_t t, const Row& row) {
     };
     const auto drawn_at = [&](std::int64_t r, double score) {
         return op::Drawn{token_at(r), row.counts[r], args.logits.row(t)[r],
-                         static_cast<float>(score)};
+                         static_cast<float>(score), 1};
     };
     const std::int64_t largest = std::max_element(row.logits, row.logits + width) - row.logits;
     const auto is_nan = [](double logit) { return std::isnan(logit); };
@@ -66,10 +86,24 @@ void draw_row(const op::Draw& args, std::int64_t t, const Row& row) {
     if (!std::isfinite(row.logits[largest])) return;
     drawn[0] = drawn_at(largest, 0);
     if (rule.temperature == 0) return;
+    const double from = row.logits[largest];
+    for (std::int64_t r = 0; r < width; ++r) {
+        row.logits[r] = (row.logits[r] - from) / rule.temperature;
+        row.order[r] = static_cast<std::int32_t>(r);
+    }
+    std::int64_t kept = width;
+    if (args.filters != 0) {
+        std::stable_sort(row.order, row.order + width, [&](std::int32_t a, std::int32_t b) {
+            return row.logits[a] > row.logits[b];
+        });
+        kept = kept_of(args, row.logits, row.order);
+        std::sort(row.order, row.order + kept);
+    }
     const std::int64_t most = args.drawn.cols - 1;
     std::int64_t count = 0;
-    for (std::int64_t r = 0; r < width; ++r) {
-        double score = (row.logits[r] - row.logits[largest]) / rule.temperature;
+    for (std::int64_t i = 0; i < kept; ++i) {
+        const std::int64_t r = row.order[i];
+        double score = row.logits[r];
         if (!(score >= rule.lowest)) continue;
         score += gumbel(rule.seed, static_cast<std::uint64_t>(rule.position + t),
                         static_cast<std::uint32_t>(token_at(r)));
@@ -94,9 +128,10 @@ void draw(const op::Draw& args, device::Queue& queue) {
     STRATA_CHECK(args.rule->penalized <= args.penalized.size);
     double* logits = own.take<double>(rows * width);
     auto* counts = own.take<std::int32_t>(rows * width);
+    auto* order = own.take<std::int32_t>(rows * width);
     own.split(rows, width * kLogarithmsCost, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t t = begin; t < end; ++t) {
-            draw_row(args, t, {logits + t * width, counts + t * width});
+            draw_row(args, t, {logits + t * width, counts + t * width, order + t * width});
         }
     });
 }

@@ -3,6 +3,7 @@
 #include "op/draw.h"
 
 #include "backend/cuda/choose.cuh"
+#include "backend/cuda/draw_filter.cuh"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
 #include "base/check.h"
@@ -157,9 +158,31 @@ __device__ float noise_of(const op::DrawRule& rule, int t, std::uint32_t token) 
     return -logf(exponential);
 }
 
+// What find_filters() reads: block (piece, row).
+__global__ void __launch_bounds__(kLogitThreads)
+    scale_pieces(const __grid_constant__ op::Draw args, Pieces pieces, MatrixView<float> scaled) {
+    follow_earlier_kernels();
+    __shared__ int counts[kPieceLogits];
+    __shared__ Largest scratch[kLogitWarps];
+    double logits[kLogitsHeld];
+    hold(args, counts, logits);
+    const Largest largest = largest_of_row(pieces, blockIdx.y, scratch);
+    const double temperature = args.rule->temperature;
+    const bool listed = largest.row >= 0 && temperature > 0;
+    const std::int64_t first = std::int64_t{blockIdx.x} * kPieceLogits + threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < kLogitsHeld; ++i) {
+        const std::int64_t row = first + i * kLogitThreads;
+        if (row >= args.logits.cols) continue;
+        const double own = listed ? (logits[i] - largest.logit) / temperature : -INFINITY;
+        scaled.row(blockIdx.y)[row] = static_cast<float>(own);
+    }
+}
+
 // Block (piece, row).
 __global__ void __launch_bounds__(kLogitThreads)
-    list_of_pieces(const __grid_constant__ op::Draw args, Pieces pieces, Lists lists) {
+    list_of_pieces(const __grid_constant__ op::Draw args, Pieces pieces, Filters filters,
+                   Lists lists) {
     follow_earlier_kernels();
     __shared__ int counts[kPieceLogits];
     __shared__ Largest scratch[kLogitWarps];
@@ -177,7 +200,7 @@ __global__ void __launch_bounds__(kLogitThreads)
         held[i] = {0.0f, -1};
         if (!listed || row >= args.logits.cols) continue;
         const double scaled = (logits[i] - largest.logit) / rule.temperature;
-        if (!(scaled >= rule.lowest)) continue;
+        if (!(scaled >= rule.lowest) || filters.kept(rule, t, depth_of(scaled)) == 0) continue;
         const float noise = noise_of(rule, t, token_of(args, row));
         held[i] = {static_cast<float>(scaled) + noise, row};
     }
@@ -191,11 +214,20 @@ struct Entry {
     int count;
     float logit;
     float score;
+    int sure;
 };
+
+__device__ bool is_sure(const op::Draw& args, const Filters& filters, const Entry& entry, int t,
+                        double largest) {
+    double logit = entry.logit;
+    if (entry.count > 0) logit = op::penalized_logit(*args.rule, logit, entry.count);
+    const double scaled = (logit - largest) / args.rule->temperature;
+    return filters.kept(*args.rule, t, depth_of(scaled)) == 2;
+}
 
 // Block (row).
 __global__ void __launch_bounds__(kLogitThreads)
-    fill_drawn(const __grid_constant__ op::Draw args, Pieces pieces, Lists lists) {
+    fill_drawn(const __grid_constant__ op::Draw args, Pieces pieces, Filters filters, Lists lists) {
     follow_earlier_kernels();
     __shared__ Largest scratch[kLogitWarps];
     __shared__ Entry drawn[1 + op::kDrawnMax];
@@ -204,10 +236,10 @@ __global__ void __launch_bounds__(kLogitThreads)
     const Largest largest = largest_of_row(pieces, t, scratch);
     for (int i = static_cast<int>(threadIdx.x); i < count; i += kLogitThreads) {
         const Best best = i == 0 ? Best{0.0f, largest.row} : lists.at(t, 0)[i - 1];
-        drawn[i] = {-1, 0, 0.0f, 0.0f};
+        drawn[i] = {-1, 0, 0.0f, 0.0f, 0};
         if (best.row < 0) continue;
         drawn[i] = {static_cast<int>(token_of(args, best.row)), 0, args.logits.row(t)[best.row],
-                    best.logit};
+                    best.logit, 0};
     }
     __syncthreads();
     for (std::int64_t p = threadIdx.x; p < args.rule->penalized; p += kLogitThreads) {
@@ -220,7 +252,9 @@ __global__ void __launch_bounds__(kLogitThreads)
     }
     __syncthreads();
     for (int i = static_cast<int>(threadIdx.x); i < count; i += kLogitThreads) {
-        args.drawn.row(t)[i] = {drawn[i].token, drawn[i].count, drawn[i].logit, drawn[i].score};
+        Entry& own = drawn[i];
+        if (own.token >= 0) own.sure = i == 0 || is_sure(args, filters, own, t, largest.logit);
+        args.drawn.row(t)[i] = {own.token, own.count, own.logit, own.score, own.sure};
     }
 }
 
@@ -242,12 +276,18 @@ void draw(const op::Draw& args, device::Queue& queue) {
     const Grid row_grid{dim3(static_cast<unsigned>(rows)), kLogitThreads};
     launch_dependent(own, grid, largest_of_pieces, args, pieces);
     Lists lists{};
+    Filters filters{nullptr, nullptr};
+    if (listed > 0 && args.filters != 0) {
+        const MatrixView<float> scaled = own.matrix(rows, width);
+        launch_dependent(own, grid, scale_pieces, args, pieces, scaled);
+        filters = find_filters(own, args, scaled);
+    }
     if (listed > 0) {
         const Lists of_pieces = make_lists(own, rows, count, listed);
-        launch_dependent(own, grid, list_of_pieces, args, pieces, of_pieces);
+        launch_dependent(own, grid, list_of_pieces, args, pieces, filters, of_pieces);
         lists = best_of_lists(own, of_pieces, rows);
     }
-    launch_dependent(own, row_grid, fill_drawn, args, pieces, lists);
+    launch_dependent(own, row_grid, fill_drawn, args, pieces, filters, lists);
 }
 
 }  // namespace strata::cuda

@@ -1,8 +1,10 @@
 #include "tests/op/oracle/draw.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "base/philox.h"
 
@@ -42,9 +44,27 @@ DrawnRow draw_oracle(const std::vector<float>& logits,
     }
     if (nan || !std::isfinite(most)) row.largest = -1;
     if (row.largest < 0 || rule.temperature == 0) return row;
+    std::vector<std::size_t> order(logits.size());
+    std::iota(order.begin(), order.end(), 0);
+    for (const double value : values) row.scaled.push_back((value - most) / rule.temperature);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return row.scaled[a] > row.scaled[b]; });
+    const std::size_t first = rule.top_k == 0
+                                  ? order.size()
+                                  : std::min(order.size(), static_cast<std::size_t>(rule.top_k));
+    double sum = 0;
+    for (std::size_t i = 0; i < first; ++i) sum += std::exp(row.scaled[order[i]]);
+    row.before.resize(order.size());
+    std::vector<bool> filtered(order.size());
+    double before = 0;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        row.before[order[i]] = before;
+        filtered[order[i]] = i < first && (i == 0 || rule.top_p >= 1 || before < rule.top_p);
+        before += std::exp(row.scaled[order[i]]) / sum;
+    }
     for (std::size_t r = 0; r < logits.size(); ++r) {
-        const double scaled = (values[r] - most) / rule.temperature;
-        const bool kept = scaled >= rule.lowest;
+        const double scaled = row.scaled[r];
+        const bool kept = filtered[r] && scaled >= rule.lowest;
         const double u = uniform(rule.seed, static_cast<std::uint64_t>(rule.position + t),
                                  static_cast<std::uint32_t>(token_at(r)));
         row.scores.push_back(kept ? scaled - std::log(-std::log(u)) : std::nan(""));

@@ -13,7 +13,9 @@ namespace strata::test {
 struct DrawnRow {
     std::int64_t largest = -1;         // r*; -1: not finite, or a NaN
     std::vector<std::int32_t> counts;  // n
-    Row scores;                        // of what is kept; NaN: it is not
+    Row scaled;                        // s
+    Row before;  // of all rows before, the sum of exp(s) as a part of that of the first top_k
+    Row scores;  // of what is kept; NaN: it is not
 };
 
 // Row t of a window. `token_of_row` may be empty.
