@@ -70,9 +70,19 @@ void Sampler::ask(std::span<const std::int32_t> text, std::span<const std::int32
                   model::StepRequest& request) {
     request.picks = picks();
     request.temperature = mass_temperature();
+    if (!tell_draws(text, window)) return;
+    request.picks = model::Picks::draw;
+    request.draws = &draws_;
+}
+
+const model::Draws* Sampler::draws(std::span<const std::int32_t> before) {
+    return tell_draws(before, before.last(1)) ? &draws_ : nullptr;
+}
+
+bool Sampler::tell_draws(std::span<const std::int32_t> text, std::span<const std::int32_t> window) {
     // A list as long as top-k tells without a look at the rest.
     const bool list = sampling_.top_k > 0 && sampling_.top_k < op::kCandidatesMax && !penalizes();
-    if (plain() || (list && sampling_.temperature > 0)) return;
+    if (plain() || (list && sampling_.temperature > 0)) return false;
     op::DrawRule& rule = draws_.rule;
     rule = {.temperature = sampling_.temperature,
             .repeat_penalty = sampling_.repeat_penalty,
@@ -85,9 +95,7 @@ void Sampler::ask(std::span<const std::int32_t> text, std::span<const std::int32
         rule.top_k = sampling_.top_k;
     }
     if (sampling_.min_p > 0) rule.lowest = std::max(rule.lowest, std::log(sampling_.min_p));
-    if (!tell_penalties(text, window)) return;
-    request.picks = model::Picks::draw;
-    request.draws = &draws_;
+    return tell_penalties(text, window);
 }
 
 bool Sampler::tell_penalties(std::span<const std::int32_t> text,

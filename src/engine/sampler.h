@@ -37,6 +37,7 @@ class Sampler final : public spec::Draw {
     // valid until the next call.
     void ask(std::span<const std::int32_t> text, std::span<const std::int32_t> window,
              model::StepRequest& request);
+    const model::Draws* draws(std::span<const std::int32_t> before) override;
     // As pick(), from what was picked: the very token that pick() would give, or nothing where the
     // list does not reach far enough to tell.
     Result<std::optional<std::int32_t>> pick_of(const model::RowPick& picked,
@@ -71,7 +72,9 @@ class Sampler final : public spec::Draw {
     bool only_top_p() const;
     // Keeps of the listed tokens those that top-p keeps of all; false: the list does not tell.
     bool keep_top_p_of(const model::RowPick& picked);
-    // Tells draws_ of the penalties; false: they are of more tokens than it holds.
+    // Tells draws_ of a window's rows; false: they are better had from a list or from all logits.
+    bool tell_draws(std::span<const std::int32_t> text, std::span<const std::int32_t> window);
+    // Of the penalties; false: they are of more tokens than it holds.
     bool tell_penalties(std::span<const std::int32_t> text, std::span<const std::int32_t> window);
     std::optional<std::int32_t> pick_drawn(std::span<const op::Drawn> drawn, std::int64_t position);
     // The kept one of largest logit and noise; logits are as keep_top_p() says.

@@ -121,6 +121,9 @@ struct MtpChoice {
                                                       std::span<const std::int32_t> chain)>
         pick_of;
     float temperature = 0;  // as StepRequest's, of the list that it is asked of
+    // What op::Draw is told of the guess after these; then `pick_of` is asked of what that drew.
+    // Null: `pick` is. Without it `pick_of` is asked of a list.
+    std::function<const Draws*(std::span<const std::int32_t> chain)> draws;
     // Whether a further guess is wanted after these.
     std::function<bool(std::span<const std::int32_t> chain, std::span<const float> confidence)>
         go_on;
@@ -247,7 +250,11 @@ class Target {
     bool is_recorded(const StepRequest& request) const;
     Status run_recorded(Sequence& sequence, const StepRequest& request);
     void take_picks(std::int64_t rows, const StepRequest& request);
+    void submit_draw(MatrixView<const float> logits, VectorView<const std::int64_t> token_of_row,
+                     int filters);
     void take_draws(std::int64_t rows);
+    // What was drawn of each row, to drawn_.
+    void take_drawn(std::int64_t rows);
     // What op::Pick finds there from now on.
     void tell_temperature(float temperature);
     void tell_draws(const Draws& draws);
@@ -295,6 +302,8 @@ class Target {
         bool drawn = false;    // by the caller, from logits
         bool listed = false;   // or from the largest of them
         bool weighed = false;  // and their mass
+        bool told = false;     // or from what a device drew
+        int filters = 0;       // of that
     };
     MtpChain make_chain(Sequence& sequence, std::int32_t anchor, const MtpChoice& choice);
     // What comes before the first guess.
@@ -306,6 +315,8 @@ class Target {
                             std::int64_t count);
     void tell_chain(const Sequence& sequence, const MtpChain& chain, std::int64_t first);
     void submit_chain(const MtpChain& chain, Forward::Start start, std::int64_t count);
+    // Tells the device of the next guess, where it is to draw it.
+    void tell_guess(const MtpDraft& draft, MtpChain& chain, const MtpChoice& choice);
     // Takes guesses of picked_ into the draft; false: the chain ends.
     bool take_guesses(MtpDraft& draft, MtpChain& chain, std::int64_t guesses, float confidence_min,
                       const MtpChoice& choice);
@@ -314,8 +325,8 @@ class Target {
     void take_guess_logits(std::int64_t rows);
     // Lets the choice draw the last guess. Error: that of its function.
     Status draw_guess(const MtpDraft& draft, const MtpChain& chain, const MtpChoice& choice);
-    // From its list; false: that does not tell.
-    Result<bool> draw_listed(const MtpDraft& draft, const MtpChoice& choice);
+    // From its list, or what was drawn; false: that does not tell.
+    Result<bool> draw_listed(const MtpDraft& draft, const MtpChain& chain, const MtpChoice& choice);
 
     gguf::File file_;
     std::optional<gguf::File> mtp_file_;

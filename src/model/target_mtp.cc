@@ -140,6 +140,7 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
     while (more && draft.computed < guesses) {
         const std::int64_t count =
             one_by_one ? 1 : std::min(guesses - draft.computed, kMtpChainMax);
+        tell_guess(draft, chain, choice);
         run_chain(sequence, chain, draft.computed, count);
         const bool whole = (choice.pick && !chain.listed) || choice.keep_logits;
         if (whole) take_guess_logits(chain.head.rows);
@@ -228,9 +229,10 @@ void Target::run_recorded_chain(Sequence& sequence, const MtpChain& chain, std::
     const std::int64_t bound = bound_of(first + count, sequence.context());
     const std::int64_t cells_bound = bound_of(cells.first + cells.count, sequence.context());
     key_ = {static_cast<std::int64_t>(Recorded::mtp_chain), count, bound, chain.head.rows,
-            chain.listed  ? 2 + chain.weighed
-            : chain.drawn ? 1
-                          : 0};
+            chain.told     ? 4 + chain.filters
+            : chain.listed ? 2 + chain.weighed
+            : chain.drawn  ? 1
+                           : 0};
     if (done == 0) {
         key_.push_back(cells.count);
         key_.push_back(cells_bound);
@@ -266,7 +268,11 @@ void Target::run_chain(Sequence& sequence, const MtpChain& chain, std::int64_t d
     device_->download(*queue_, std::as_writable_bytes(std::span(picked_)),
                       reinterpret_cast<const std::byte*>(at_.picked.data));
     if (!chain.listed) return;
-    take_lists(1, chain.weighed);
+    if (!chain.told) return take_lists(1, chain.weighed);
+    take_drawn(1);
+    best_.resize(1);
+    device_->download(*queue_, std::as_writable_bytes(std::span(best_)),
+                      reinterpret_cast<const std::byte*>(at_.best.data));
 }
 
 void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int64_t count) {
@@ -288,8 +294,13 @@ void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int6
         pick.token_of_row = weights.token_of_row_on_device;
         pick.picked = {at_.picked.data + i, 1};
         pick.tokens = {at_.chain.data + i + 1, 1};
-        if (chain.listed) add_list(pick, 1, chain.weighed);
+        if (chain.told) {
+            pick.best = {at_.best.data, 1, 1};
+        } else if (chain.listed) {
+            add_list(pick, 1, chain.weighed);
+        }
         ops_.pick(pick, *queue_);
+        if (chain.told) submit_draw(logits, pick.token_of_row, chain.filters);
         // Where the next one stands: read from memory, or known.
         if (start.first_at != nullptr) {
             ++start.first_at;
@@ -297,6 +308,16 @@ void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int6
             ++start.first;
         }
     }
+}
+
+void Target::tell_guess(const MtpDraft& draft, MtpChain& chain, const MtpChoice& choice) {
+    if (!choice.draws || !chain.drawn) return;
+    const bool can = queue_->records() && !choice.keep_logits;
+    const Draws* draws = can ? choice.draws(draft.path) : nullptr;
+    chain.listed = chain.told = draws != nullptr;
+    if (draws == nullptr) return;
+    chain.filters = draws->filters();
+    tell_draws(*draws);
 }
 
 void Target::take_guess_logits(std::int64_t rows) {
@@ -307,23 +328,33 @@ void Target::take_guess_logits(std::int64_t rows) {
     queue_->wait();
 }
 
-Result<bool> Target::draw_listed(const MtpDraft& draft, const MtpChoice& choice) {
+Result<bool> Target::draw_listed(const MtpDraft& draft, const MtpChain& chain,
+                                 const MtpChoice& choice) {
     const op::Picked& largest = picked_.back();
-    if (std::isnan(largest.confidence)) return false;
-    STRATA_ASSIGN(const std::optional<std::int32_t> token,
-                  choice.pick_of({largest, best_, mass_.front()}, draft.path));
+    if (std::isnan(largest.confidence) || (chain.told && drawn_.front().token < 0)) return false;
+    RowPick row{largest, {}};
+    if (chain.told) {
+        row.drawn = drawn_;
+    } else {
+        row.best = best_;
+        row.mass = mass_.front();
+    }
+    STRATA_ASSIGN(const std::optional<std::int32_t> token, choice.pick_of(row, draft.path));
     if (!token) return false;
-    const auto drawn = std::find_if(best_.begin(), best_.end(),
-                                    [&](const op::Candidate& c) { return c.token == *token; });
-    STRATA_CHECK(drawn != best_.end());
-    const float below = drawn->logit - best_.front().logit;
+    const auto logit_in = [&](const auto& listed) {
+        const auto drawn = std::ranges::find_if(
+            listed, [&](const auto& candidate) { return candidate.token == *token; });
+        STRATA_CHECK(drawn != listed.end());
+        return drawn->logit;
+    };
+    const float below = (chain.told ? logit_in(drawn_) : logit_in(best_)) - best_.front().logit;
     picked_.back() = {*token, largest.confidence * std::exp(below)};
     return true;
 }
 
 Status Target::draw_guess(const MtpDraft& draft, const MtpChain& chain, const MtpChoice& choice) {
     if (chain.listed) {
-        STRATA_ASSIGN(const bool told, draw_listed(draft, choice));
+        STRATA_ASSIGN(const bool told, draw_listed(draft, chain, choice));
         if (told) return Ok{};
         take_guess_logits(chain.head.rows);
     }

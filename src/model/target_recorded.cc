@@ -45,13 +45,7 @@ void Target::submit_step(Sequence& sequence, const StepRequest& request, std::in
     pass.head(from, weights_.head, logits);
     if (request.picks == Picks::none) return;
     if (request.picks == Picks::draw) {
-        ops_.draw({.logits = logits,
-                   .token_of_row = {},
-                   .rule = at_.draw_rule,
-                   .penalized = {at_.penalized, op::kPenalizedMax},
-                   .filters = request.draws->filters(),
-                   .drawn = at_.drawn.first_rows(logits.rows)},
-                  *queue_);
+        submit_draw(logits, {}, request.draws->filters());
         return;
     }
     op::Pick pick;
@@ -123,6 +117,17 @@ void Target::tell_draws(const Draws& draws) {
     device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.draw_rule), told_);
 }
 
+void Target::submit_draw(MatrixView<const float> logits,
+                         VectorView<const std::int64_t> token_of_row, int filters) {
+    ops_.draw({.logits = logits,
+               .token_of_row = token_of_row,
+               .rule = at_.draw_rule,
+               .penalized = {at_.penalized, op::kPenalizedMax},
+               .filters = filters,
+               .drawn = at_.drawn.first_rows(logits.rows)},
+              *queue_);
+}
+
 void Target::add_list(op::Pick& pick, std::int64_t rows, bool weighed) const {
     pick.best = at_.best.first_rows(rows);
     if (!weighed) return;
@@ -158,13 +163,17 @@ void Target::take_picks(std::int64_t rows, const StepRequest& request) {
     }
 }
 
+void Target::take_drawn(std::int64_t rows) {
+    drawn_.resize(static_cast<std::size_t>(rows * at_.drawn.cols));
+    device_->download(*queue_, std::as_writable_bytes(std::span(drawn_)),
+                      reinterpret_cast<const std::byte*>(at_.drawn.data));
+}
+
 void Target::take_draws(std::int64_t rows) {
     constexpr std::size_t kListed = 1 + op::kDrawnMax;
     logits_.clear();
     logits_on_device_ = rows;
-    drawn_.resize(static_cast<std::size_t>(rows) * kListed);
-    device_->download(*queue_, std::as_writable_bytes(std::span(drawn_)),
-                      reinterpret_cast<const std::byte*>(at_.drawn.data));
+    take_drawn(rows);
     for (std::size_t t = 0; t < static_cast<std::size_t>(rows); ++t) {
         const auto drawn = std::span(drawn_).subspan(t * kListed, kListed);
         // One without a number says nothing.

@@ -32,6 +32,9 @@ class Draw {
     virtual model::Picks picks() const { return model::Picks::none; }
     // Of the mass that it is to come with (model::StepRequest); 0: with none.
     virtual float mass_temperature() const { return 0; }
+    // What a device that draws is told for draw_of() after `before`, until the next call; null: a
+    // list does as well, or all logits are wanted.
+    virtual const model::Draws* draws(std::span<const std::int32_t>) { return nullptr; }
     // The token that draw() or draw_among() would give, or nothing where what was picked does not
     // tell.
     virtual Result<std::optional<std::int32_t>> draw_of(const model::RowPick&,

@@ -4,6 +4,7 @@
 
 #include "engine/sampler.h"
 #include "spec/dflash_drafter.h"
+#include "spec/mtp.h"
 #include "spec/round.h"
 #include "tests/model/tiny_target.h"
 #include "tests/spec/draft_case.h"
@@ -233,6 +234,53 @@ TEST(CudaDraft, what_the_device_draws_is_the_hosts_text_drafted_or_not) {
             EXPECT_EQ(got.logits, want.logits);
             EXPECT_EQ(got.whole_rows, 0);
         }
+    }
+}
+
+// A draw for which no device can pick anything.
+class OfAllLogits final : public spec::Draw {
+  public:
+    explicit OfAllLogits(Sampler& sampler) : sampler_(sampler) {}
+
+    Result<std::int32_t> draw(std::span<const float> logits,
+                              std::span<const std::int32_t> before) override {
+        return sampler_.draw(logits, before);
+    }
+    Result<std::int32_t> draw_among(std::span<const std::int32_t> tokens,
+                                    std::span<const float> logits,
+                                    std::span<const std::int32_t> before) override {
+        return sampler_.draw_among(tokens, logits, before);
+    }
+
+  private:
+    Sampler& sampler_;
+};
+
+TEST(CudaDraft, guesses_of_the_mtp_layer_that_the_device_draws_are_the_hosts) {
+    TestBackend* cuda = cuda_backend();
+    if (cuda == nullptr) GTEST_SKIP() << "only recorded chains draw on the device";
+    TinyTarget cpu;
+    const auto target = model::Target::load(gguf::File::open(cpu.path()).value(),
+                                            *cuda->backend.device, cuda->backend.ops, 16)
+                            .value();
+    auto sequence = target->make_sequence({64, op::CacheType::f16, true}).value();
+    const Tokens text = {1, 2, 3};
+    model::StepRequest request;
+    request.tokens = std::span(text).first(2);
+    request.window = true;
+    ASSERT_TRUE(target->step(sequence, request).ok());
+    target->commit(sequence, 2);
+    spec::MtpDrafter drafter(*target, sequence, 0, 60);
+    for (const Sampling& sampling :
+         {Sampling{.temperature = 1, .presence_penalty = -1, .seed = 3},
+          Sampling{.temperature = 2, .top_k = 90, .top_p = 0.9, .seed = 4}}) {
+        Sampler sampler(sampling);
+        OfAllLogits all(sampler);
+        ASSERT_NE(sampler.draws(text), nullptr);
+        const spec::Guesses want = drafter.guess({text, 2, &all, {}}).value();
+        const spec::Guesses got = drafter.guess({text, 2, &sampler, {}}).value();
+        EXPECT_EQ(got.tokens, want.tokens);
+        expect_close("confidence", got.confidence, want.confidence, 2, Tolerance::projection());
     }
 }
 
