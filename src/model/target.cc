@@ -125,6 +125,7 @@ Status Target::check_step(const Sequence& sequence, const StepRequest& request) 
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     const std::int64_t rows_max = request.window ? std::min(rows_max_, kWindowRowsMax) : rows_max_;
     STRATA_CHECK(!sequence.stepping());
+    STRATA_TRY(weights_.residency.all_in_slots());
     if (rows < 1 || rows > rows_max) {
         return STRATA_ERROR("a step has ", rows, " rows, wanted 1 to ", rows_max);
     }
@@ -341,6 +342,7 @@ void Target::commit(Sequence& sequence, std::int64_t rows) {
 
 Status Target::commit(Sequence& sequence, std::int64_t rows, const LogitSink& mtp_logits) {
     STRATA_CHECK(sequence.options().mtp);
+    STRATA_TRY(weights_.residency.all_in_slots());
     commit_state(sequence, rows);
     if (rows > 0) STRATA_TRY(keep_mtp_rows(sequence, rows, &mtp_logits));
     queue_->wait();

@@ -153,6 +153,8 @@ class Target {
     const gguf::File* mtp_file() const { return mtp_file_ ? &*mtp_file_ : nullptr; }
     // For a drafter that shares the embedding and the head.
     const Weights& weights() const { return weights_; }
+    // Where the experts lie: between two calls they may be moved, in turn with its queue's work.
+    Residency& residency() { return weights_.residency; }
     // Where its steps run, for a drafter whose work is to come in turn with them.
     device::Queue& queue() { return *queue_; }
     // Tells what a drafter records there from what another does.
@@ -194,7 +196,7 @@ class Target {
 
     // Runs rows after the committed ones. Errors, which leave the sequence as it was: a token
     // outside the vocabulary, too many rows, no room in the context, a row of the n-gram table that
-    // cannot be read.
+    // cannot be read, an expert that lies elsewhere than in device memory.
     Result<StepResult> step(Sequence& sequence, const StepRequest& request);
     // Row `row` of the last step's logits, where they stayed: until the next step or draft. The
     // span is valid until the next call.
@@ -214,7 +216,7 @@ class Target {
     // A chain of `guesses` guesses after `anchor`, the token that will follow the committed
     // ones; it ends before the first guess whose confidence is below `confidence_min`. Changes
     // nothing that is committed. Errors: no committed token, a sequence without MTP, no room in the
-    // context.
+    // context, an expert that lies elsewhere than in device memory.
     Result<MtpDraft> draft(Sequence& sequence, std::int32_t anchor, std::int64_t guesses,
                            float confidence_min, const MtpChoice& choice = {});
 

@@ -118,6 +118,7 @@ void Target::catch_up(Sequence& sequence) {
 Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int64_t guesses,
                                float confidence_min, const MtpChoice& choice) {
     STRATA_CHECK(!sequence.stepping());
+    STRATA_TRY(weights_.residency.all_in_slots());
     STRATA_TRY(check_token(anchor));
     if (!sequence.options().mtp) {
         return STRATA_ERROR("MTP guesses were asked for of a sequence that keeps no MTP cells");

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/mapped_file.h"
 #include "base/text.h"
@@ -178,25 +179,18 @@ Status Binder::expert_tables(op::ExpertTable& table) {
     STRATA_TRY(of_experts(fused ? kFused : "ffn_gate_exps.weight", gate, table.gate_factors));
     STRATA_TRY(of_experts(fused ? kFused : "ffn_up_exps.weight", up, table.up_factors));
     STRATA_TRY(of_experts("ffn_down_exps.weight", down, table.down_factors));
-    table.count = config_.experts;
     table.hidden = config_.expert_hidden;
     table.gate_type = gate.type;
     table.up_type = up.type;
     table.down_type = down.type;
     // A fused matrix has each expert's gate rows before its up rows.
     const std::int64_t step = (fused ? 2 : 1) * table.hidden;
-    std::vector<const std::byte*> gate_at;
-    std::vector<const std::byte*> up_at;
-    std::vector<const std::byte*> down_at;
-    for (std::int64_t e = 0; e < table.count; ++e) {
-        gate_at.push_back(gate.row(e * step));
-        up_at.push_back(up.row(e * step + (fused ? table.hidden : 0)));
-        down_at.push_back(down.row(e * config_.hidden));
+    std::vector<ExpertSlot> slots;
+    for (std::int64_t e = 0; e < config_.experts; ++e) {
+        slots.push_back({gate.row(e * step), up.row(e * step + (fused ? table.hidden : 0)),
+                         down.row(e * config_.hidden)});
     }
-    STRATA_ASSIGN(table.gate_at, place(gate_at));
-    STRATA_ASSIGN(table.up_at, place(up_at));
-    STRATA_ASSIGN(table.down_at, place(down_at));
-    return Ok{};
+    return out_.residency.add_layer(std::move(slots), device_, queue_, table);
 }
 
 Status Binder::experts(ExpertWeights& w) {

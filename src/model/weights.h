@@ -9,6 +9,7 @@
 #include "device/tensor.h"
 #include "gguf/reader.h"
 #include "model/config.h"
+#include "model/residency.h"
 #include "model/row_reader.h"
 #include "op/experts.h"
 #include "op/weight.h"
@@ -94,8 +95,8 @@ std::uint64_t weight_bytes(const gguf::File& file, const Config& config);
 // Error: they are more than `available`.
 Status check_room(const gguf::File& file, const Config& config, std::uint64_t available);
 
-// Matrices stay where the file is mapped, or in the device's copy of it; vectors and address tables
-// are decoded into buffers that this owns. The file must outlive it.
+// Matrices stay where the file is mapped, or in the device's copy of it; vectors are decoded into
+// buffers that this owns, as are the addresses of experts. The file must outlive it.
 class Weights {
   public:
     // Binds every tensor of `config` in `file`; the n-gram table gets an address on the device
@@ -114,6 +115,7 @@ class Weights {
     std::vector<LayerWeights> layers;
     std::optional<NgramWeights> ngram;
     std::optional<MtpWeights> mtp;
+    Residency residency;  // of the experts of `layers`, then of the MTP layer's
 
   private:
     friend class Binder;
