@@ -96,7 +96,7 @@ Result<FeatureDump> FeatureDump::open(const DumpOptions& dump, const model::Conf
 
 void FeatureDump::want(model::StepRequest& request) const {
     request.feature_layers = layers_;
-    request.features_stay = false;
+    request.features_to = {};
     request.residual = residual();
 }
 

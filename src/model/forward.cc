@@ -150,7 +150,7 @@ void Forward::experts(const LayerWeights& layer, bool keep_chosen) {
     unwritten_ = true;
 }
 
-void Forward::stream_mean(MatrixView<float> mean, std::int64_t stride) {
+void Forward::stream_mean(MatrixView<float> mean, std::int64_t stride, const std::int64_t* row_at) {
     op::StreamMean op;
     op.residual = work_.residual;
     if (unwritten_) {
@@ -160,6 +160,7 @@ void Forward::stream_mean(MatrixView<float> mean, std::int64_t stride) {
     op.streams = config_.streams;
     op.mean = mean;
     op.mean_stride = stride;
+    op.mean_row_at = row_at;
     ops_.stream_mean(op, queue_);
 }
 

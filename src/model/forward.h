@@ -63,8 +63,10 @@ class Forward {
     // Only what later rows need of an attention layer.
     void remember(const LayerWeights& layer, AttentionLayerState& state);
 
-    // mean [rows, D] of the streams as the next block would read them; its rows `stride` apart.
-    void stream_mean(MatrixView<float> mean, std::int64_t stride);
+    // mean [rows, D] of the streams as the next block would read them; its rows `stride` apart, and
+    // as op::StreamMean has it *row_at rows further on.
+    void stream_mean(MatrixView<float> mean, std::int64_t stride,
+                     const std::int64_t* row_at = nullptr);
     // Writes the last block's output into the residual, which is then whole, and reads x through a
     // mixer.
     void mix(const HyperConnectionWeights& mixer);

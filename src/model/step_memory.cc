@@ -21,13 +21,8 @@ void StepMemory::lay_out(const Config& config, std::int64_t rows_max, std::int64
     ngram_read = pieces.take_bytes(ngram_bytes, 1);
     logits = pieces.matrix<float>(std::min(rows_max, kWindowRowsMax), config.vocabulary);
     mean = pieces.matrix<float>(std::max(rows_max, kRecordedFeatureRows), config.hidden);
-    constexpr std::int64_t kWords = sizeof(std::int64_t) / sizeof(std::int32_t);
-    first.data = reinterpret_cast<std::int64_t*>(
-        pieces.take<std::int32_t>(kWords * (kMtpChainMax + 1) + kWindowRowsMax + kMtpChainMax + 1));
-    first.size = kMtpChainMax;
-    first_cell = first.data + kMtpChainMax;
-    cell_tokens = {reinterpret_cast<std::int32_t*>(first_cell + 1), kWindowRowsMax};
-    chain = {cell_tokens.data + kWindowRowsMax, kMtpChainMax + 1};
+    told_pass = pieces.take<ToldPass>(1);
+    told_chain = pieces.take<ToldChain>(1);
     picked = pieces.vector<op::Picked>(kMtpChainMax);
     best = pieces.matrix<op::Candidate>(kWindowRowsMax, op::kCandidatesMax);
     mass = pieces.vector<float>(kWindowRowsMax);

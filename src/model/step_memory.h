@@ -1,6 +1,7 @@
 // Device memory that the steps of a target share.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "device/carver.h"
@@ -17,27 +18,39 @@ inline constexpr std::int64_t kMtpChainMax = 16;
 // Rows of features that a recorded step may leave, of all layers together.
 inline constexpr std::int64_t kRecordedFeatureRows = 256;
 
+// What a recorded pass is told, in one transfer: where its first row stands, which row of
+// FeaturePlace::rows its first row's features are, and its tokens.
+struct ToldPass {
+    std::int64_t first = 0;
+    std::int64_t feature_row = 0;
+    std::array<std::int32_t, kWindowRowsMax> tokens{};
+};
+
+// The same of a chain of guesses: where each stands; where the first of the cells that come before
+// it stands, and their tokens; the token before the chain, after which its guesses are written.
+struct ToldChain {
+    std::array<std::int64_t, kMtpChainMax> first{};
+    std::int64_t first_cell = 0;
+    std::array<std::int32_t, kWindowRowsMax> cell_tokens{};
+    std::array<std::int32_t, kMtpChainMax + 1> chain{};
+};
+
 struct StepMemory {
     // Of rows_max rows; the residual has one row more before them, for the MTP layer's waiting
     // cell.
     Workspace work;
     MatrixView<float> residual_with_waiting;
-    MatrixView<float> logits;  // [kWindowRowsMax, V]
-    MatrixView<float> mean;    // [at least rows_max and kRecordedFeatureRows, D]
-    // What recorded work is told, one after the other: where the rows of a pass, or of each guess,
-    // stand; where the first of the cells that come before a chain stands, and their tokens; the
-    // token before the chain, whose guesses follow it.
-    VectorView<std::int64_t> first;  // [kMtpChainMax]
-    std::int64_t* first_cell = nullptr;
-    VectorView<std::int32_t> cell_tokens;  // [kWindowRowsMax]
-    VectorView<std::int32_t> chain;        // [kMtpChainMax + 1]
-    VectorView<op::Picked> picked;         // [kMtpChainMax]
-    MatrixView<op::Candidate> best;        // [kWindowRowsMax, kCandidatesMax]
-    VectorView<float> mass;                // [kWindowRowsMax]
-    float* temperature = nullptr;          // of the mass
-    MatrixView<op::Drawn> drawn;           // [kWindowRowsMax, 1 + kDrawnMax]
-    op::DrawRule* draw_rule = nullptr;     // and right after it
-    op::Penalized* penalized = nullptr;    // [kPenalizedMax]
+    MatrixView<float> logits;           // [kWindowRowsMax, V]
+    MatrixView<float> mean;             // [at least rows_max and kRecordedFeatureRows, D]
+    ToldPass* told_pass = nullptr;      // recorded work reads its tokens here, other work in `work`
+    ToldChain* told_chain = nullptr;    // the chain is here where it is not recorded too
+    VectorView<op::Picked> picked;      // [kMtpChainMax]
+    MatrixView<op::Candidate> best;     // [kWindowRowsMax, kCandidatesMax]
+    VectorView<float> mass;             // [kWindowRowsMax]
+    float* temperature = nullptr;       // of the mass
+    MatrixView<op::Drawn> drawn;        // [kWindowRowsMax, 1 + kDrawnMax]
+    op::DrawRule* draw_rule = nullptr;  // and right after it
+    op::Penalized* penalized = nullptr;  // [kPenalizedMax]
     MatrixView<double> inverse_frequency;
     std::byte* ngram_read = nullptr;  // the n-gram rows of a step, as stored
 

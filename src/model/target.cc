@@ -134,6 +134,10 @@ Status Target::check_step(const Sequence& sequence, const StepRequest& request) 
                             " more, wanted at most the context of ", sequence.context());
     }
     for (const std::int32_t token : request.tokens) STRATA_TRY(check_token(token));
+    const FeaturePlace& place = request.features_to;
+    STRATA_CHECK(place.rows.empty() ||
+                 (request.window && place.at >= 0 && place.at + rows <= place.rows.rows &&
+                  place.rows.cols == std::ssize(request.feature_layers) * config_.hidden));
     for (const std::int64_t layer : request.feature_layers) {
         if (layer < 0 || layer >= config_.layers) {
             return STRATA_ERROR("features of layer ", layer, " were asked for, wanted 0 to ",
@@ -184,21 +188,25 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     if (!request.window || !room) catch_up(sequence);
     logits_on_device_ = 0;
     row_picks_.clear();
-    upload_tokens(request.tokens);
+    const bool recorded = is_recorded(request);
+    if (recorded) {
+        tell_pass(sequence.length(), request.features_to.at, request.tokens);
+    } else {
+        upload_tokens(request.tokens);
+    }
     find_ngram_rows(sequence, request.tokens);
-    STRATA_TRY(is_recorded(request) ? run_recorded(sequence, request) : run(sequence, request));
+    STRATA_TRY(recorded ? run_recorded(sequence, request) : run(sequence, request));
     queue_->wait();
     STRATA_TRY(status());
     sequence.pending_.assign(request.tokens.begin(), request.tokens.end());
     sequence.pending_traced_ = request.window;
     const auto layers = static_cast<std::int64_t>(request.feature_layers.size());
-    const bool stay = features_stay(request);
+    const bool placed = !request.features_to.rows.empty();
     return StepResult{
         {logits_.data(), static_cast<std::int64_t>(logits_.size()) / config_.vocabulary,
          config_.vocabulary},
         row_picks_,
-        {features_.data(), layers == 0 || stay ? 0 : rows, layers * config_.hidden},
-        stay ? features_of(request) : MatrixView<float>{},
+        {features_.data(), layers == 0 || placed ? 0 : rows, layers * config_.hidden},
         {residual_.data(), request.residual ? rows : 0, config_.stream_width()},
         {chosen_.data(), static_cast<std::int64_t>(chosen_.size()) / config_.experts_active,
          config_.experts_active}};
@@ -226,11 +234,8 @@ Status Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& 
     const Forward::Mode mode{request.form, request.window};
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     const auto wanted = static_cast<std::int64_t>(request.feature_layers.size());
-    // Together where they lie, or one layer's after the other to the host.
-    const MatrixView<float> together =
-        recorded || features_stay(request) ? features_of(request) : MatrixView<float>{};
-    const std::int64_t hidden = config_.hidden;
-    features_.resize(together.empty() ? static_cast<std::size_t>(rows * wanted * hidden) : 0);
+    const bool to_host = !recorded && request.features_to.rows.empty();
+    features_.resize(to_host ? static_cast<std::size_t>(rows * wanted * config_.hidden) : 0);
     chosen_.clear();
     auto delta = sequence.delta_.begin();
     auto attention = sequence.attention_.begin();
@@ -251,16 +256,33 @@ Status Target::run_layers(Sequence& sequence, Forward& pass, const StepRequest& 
         if (request.chosen) take_chosen(rows);
         for (std::int64_t i = 0; i < wanted; ++i) {
             if (request.feature_layers[static_cast<std::size_t>(i)] != l) continue;
-            if (!together.empty()) {
-                pass.stream_mean({together.data + i * hidden, rows, hidden}, together.cols);
-                continue;
-            }
-            const MatrixView<float> mean = at_.mean.first_rows(rows);
-            pass.stream_mean(mean, hidden);
-            take_feature(mean, i, wanted);
+            mean_feature(pass, request, i, recorded);
         }
     }
     return Ok{};
+}
+
+// To where they are wanted, or all layers together for the host, or one layer's after the other to
+// it.
+void Target::mean_feature(Forward& pass, const StepRequest& request, std::int64_t index,
+                          bool recorded) {
+    const auto rows = static_cast<std::int64_t>(request.tokens.size());
+    const std::int64_t hidden = config_.hidden;
+    const FeaturePlace& place = request.features_to;
+    if (!place.rows.empty()) {
+        float* const first = recorded ? place.rows.data : place.rows.row(place.at);
+        pass.stream_mean({first + index * hidden, rows, hidden}, place.rows.cols,
+                         recorded ? &at_.told_pass->feature_row : nullptr);
+        return;
+    }
+    if (recorded) {
+        const MatrixView<float> together = features_of(request);
+        pass.stream_mean({together.data + index * hidden, rows, hidden}, together.cols);
+        return;
+    }
+    const MatrixView<float> mean = at_.mean.first_rows(rows);
+    pass.stream_mean(mean, hidden);
+    take_feature(mean, index, static_cast<std::int64_t>(request.feature_layers.size()));
 }
 
 MatrixView<float> Target::features_of(const StepRequest& request) const {

@@ -64,6 +64,13 @@ std::int64_t ngram_cache_bytes(const gguf::File& file, std::optional<std::int64_
 
 using LogitSink = std::function<Status(MatrixView<const float> rows)>;
 
+// Rows [.., layers * D] in the device's memory, from row `at` on of which features are written: a
+// window's, whether or not its rows are kept.
+struct FeaturePlace {
+    MatrixView<float> rows;
+    std::int64_t at = 0;
+};
+
 struct StepRequest {
     std::span<const std::int32_t> tokens;  // at least 1, at most rows_max()
     // A window's rows can be kept in part; it has at most kWindowRowsMax of them.
@@ -79,8 +86,8 @@ struct StepRequest {
     const LogitSink* logit_sink = nullptr;
     // Layers after which the mean of the streams is wanted.
     std::span<const std::int64_t> feature_layers;
-    // Those of a window may stay in the device's memory.
-    bool features_stay = false;
+    // Where those of a window go instead of to the host.
+    FeaturePlace features_to;
     // The residual streams after the last layer are wanted.
     bool residual = false;
     bool chosen = false;  // which experts each row chose
@@ -91,9 +98,8 @@ struct StepResult {
     MatrixView<const float> logits;  // [0, 1 or T, V]
     // Instead of them where they stayed, one a row.
     std::span<const RowPick> picked;
-    MatrixView<const float> features;  // [T, layers * D], the layers of a row one after another
-    // Instead of them where they stayed: in the device's memory, valid until the next step.
-    MatrixView<const float> features_on_device;
+    // [T, layers * D], the layers of a row one after another; no rows where they went to a place.
+    MatrixView<const float> features;
     MatrixView<const float> residual;       // [0 or T, S*D]
     MatrixView<const std::int32_t> chosen;  // [layers * T, k]: row l * T + t is row t's in layer l
 };
@@ -244,11 +250,11 @@ class Target {
     Status run(Sequence& sequence, const StepRequest& request);
     // `recorded`: no memory of the host takes part.
     Status run_layers(Sequence& sequence, Forward& pass, const StepRequest& request, bool recorded);
-    // Where the features of all layers lie as StepResult has them; empty: they are more than fit.
+    // Where the features of all layers lie as StepResult has them, on their way to the host; empty:
+    // they are more than fit.
     MatrixView<float> features_of(const StepRequest& request) const;
-    bool features_stay(const StepRequest& request) const {
-        return request.window && request.features_stay && !features_of(request).empty();
-    }
+    void tell_pass(std::int64_t first, std::int64_t feature_row,
+                   std::span<const std::int32_t> tokens);
     bool is_recorded(const StepRequest& request) const;
     Status run_recorded(Sequence& sequence, const StepRequest& request);
     void take_picks(std::int64_t rows, const StepRequest& request);
@@ -265,8 +271,9 @@ class Target {
     void take_lists(std::int64_t rows, bool weighed);
     void submit_step(Sequence& sequence, const StepRequest& request, std::int64_t bound);
     void commit_state(Sequence& sequence, std::int64_t rows);
-    void upload_first(std::int64_t first, std::int64_t count);
     void take_feature(MatrixView<const float> mean, std::int64_t index, std::int64_t layers);
+    // Layer `index` of those wanted, after it has run.
+    void mean_feature(Forward& pass, const StepRequest& request, std::int64_t index, bool recorded);
     void take_residual(std::int64_t rows);
     void take_chosen(std::int64_t rows);
     // Hands the logits of rows from .. from+rows-1 of the pass's x to the sink.

@@ -49,18 +49,22 @@ Status Target::submit_mtp_cells(Sequence& sequence, const op::Table& ops, const 
 // From rows `run.from` on of the residual buffer with its waiting row.
 Status Target::run_mtp_cells(Sequence& sequence, const op::Table& ops, const MtpCells& run,
                              const LogitSink* logits) {
-    upload_tokens(sequence.tokens()
-                      .subspan(static_cast<std::size_t>(run.first + 1))
-                      .first(static_cast<std::size_t>(run.count)));
+    const auto tokens = sequence.tokens()
+                            .subspan(static_cast<std::size_t>(run.first + 1))
+                            .first(static_cast<std::size_t>(run.count));
     if (queue_->records() && run.count <= kWindowRowsMax && logits == nullptr && &ops == &ops_) {
-        upload_first(run.first, 1);
+        tell_pass(run.first, 0, tokens);
+        MtpCells told = run;
+        told.tokens = {at_.told_pass->tokens.data(), run.count};
         const std::int64_t bound = bound_of(run.first + run.count, sequence.context());
         key_ = {static_cast<std::int64_t>(Recorded::mtp_cells), run.count, run.from, bound};
         sequence.mark_mtp(key_);
-        const Forward::Start start{bound - run.count, at_.first.data};
-        queue_->run(
-            key_, [&] { static_cast<void>(submit_mtp_cells(sequence, ops, run, start, nullptr)); });
+        const Forward::Start start{bound - run.count, &at_.told_pass->first};
+        queue_->run(key_, [&] {
+            static_cast<void>(submit_mtp_cells(sequence, ops, told, start, nullptr));
+        });
     } else {
+        upload_tokens(tokens);
         STRATA_TRY(submit_mtp_cells(sequence, ops, run, {run.first}, logits));
     }
     AttentionLayerState& state = sequence.mtp_.attention;
@@ -175,7 +179,7 @@ Target::MtpChain Target::make_chain(Sequence& sequence, std::int32_t anchor,
                    .weighed = choice.temperature > 0};
     if (chain.listed && chain.weighed) tell_temperature(choice.temperature);
     if (together && cells > 0) {
-        chain.cells = {chain.first - cells, cells, 0, {at_.cell_tokens.data, cells}};
+        chain.cells = {chain.first - cells, cells, 0, {at_.told_chain->cell_tokens.data(), cells}};
         chain.raw = mtp.attention.raw_next;
     }
     if (choice.token_end > 0 && chain.head.data == weights_.head.data) {
@@ -205,47 +209,39 @@ void Target::submit_chain_start(Sequence& sequence, const MtpChain& chain, Forwa
 }
 
 void Target::tell_chain(const Sequence& sequence, const MtpChain& chain, std::int64_t first) {
-    struct {
-        std::array<std::int64_t, kMtpChainMax> first;
-        std::int64_t first_cell;
-        std::array<std::int32_t, kWindowRowsMax> cell_tokens;
-        std::int32_t anchor;
-    } told{};
+    ToldChain told;
     std::iota(told.first.begin(), told.first.end(), first);
     told.first_cell = chain.cells.first;
     const auto after = static_cast<std::size_t>(chain.cells.first + 1);
     std::copy_n(sequence.tokens().begin() + static_cast<std::ptrdiff_t>(after), chain.cells.count,
                 told.cell_tokens.begin());
-    told.anchor = chain.next;
-    const auto* from = reinterpret_cast<const std::byte*>(&told);
-    const auto* to = reinterpret_cast<const std::byte*>(&told.anchor + 1);
-    device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.first.data), std::span(from, to));
+    told.chain.front() = chain.next;
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.told_chain),
+                    std::as_bytes(std::span(&told, 1)));
 }
 
 void Target::run_recorded_chain(Sequence& sequence, const MtpChain& chain, std::int64_t done,
                                 std::int64_t count) {
     const std::int64_t first = chain.first + done;
     tell_chain(sequence, chain, first);
-    const MtpCells& cells = chain.cells;
     const std::int64_t bound = bound_of(first + count, sequence.context());
-    const std::int64_t cells_bound = bound_of(cells.first + cells.count, sequence.context());
     key_ = {static_cast<std::int64_t>(Recorded::mtp_chain), count, bound, chain.head.rows,
             chain.told     ? 4 + chain.filters
             : chain.listed ? 2 + chain.weighed
             : chain.drawn  ? 1
                            : 0};
     if (done == 0) {
-        key_.push_back(cells.count);
-        key_.push_back(cells_bound);
+        key_.push_back(chain.cells.count);
         sequence.mark_mtp(key_);
     } else {
         sequence.mark(key_);
     }
     queue_->run(key_, [&] {
         if (done == 0) {
-            submit_chain_start(sequence, chain, {cells_bound - cells.count, at_.first_cell});
+            submit_chain_start(sequence, chain,
+                               {bound - chain.cells.count, &at_.told_chain->first_cell});
         }
-        submit_chain(chain, {bound - 1, at_.first.data}, count);
+        submit_chain(chain, {bound - 1, at_.told_chain->first.data()}, count);
     });
 }
 
@@ -255,7 +251,7 @@ void Target::run_chain(Sequence& sequence, const MtpChain& chain, std::int64_t d
         run_recorded_chain(sequence, chain, done, count);
     } else {
         if (done == 0) submit_chain_start(sequence, chain, {});
-        device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.chain.data),
+        device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.told_chain->chain.data()),
                         std::as_bytes(std::span(&chain.next, 1)));
         submit_chain(chain, {chain.first + done}, count);
     }
@@ -281,8 +277,9 @@ void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int6
     AttentionLayerState state = chain.state;
     Workspace work = chain.work;
     const MatrixView<float> logits{at_.logits.data, 1, chain.head.rows};
+    std::int32_t* const chain_tokens = at_.told_chain->chain.data();
     for (std::int64_t i = 0; i < count; ++i) {
-        work.tokens = {at_.chain.data + i, 1};
+        work.tokens = {chain_tokens + i, 1};
         Forward pass = forward(ops_, work, start);
         pass.mtp_fuse(work.tokens);
         pass.attention(weights.layer, state, false);
@@ -294,7 +291,7 @@ void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int6
         pick.logits = logits;
         pick.token_of_row = weights.token_of_row_on_device;
         pick.picked = {at_.picked.data + i, 1};
-        pick.tokens = {at_.chain.data + i + 1, 1};
+        pick.tokens = {chain_tokens + i + 1, 1};
         if (chain.told) {
             pick.best = {at_.best.data, 1, 1};
         } else if (chain.listed) {

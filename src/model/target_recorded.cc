@@ -1,10 +1,8 @@
 // Steps of a target whose queue records: all work between the tokens and the logits is submitted as
 // one, and what varies from step to step is read from memory.
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <limits>
-#include <numeric>
 
 #include "model/recorded.h"
 #include "model/target.h"
@@ -20,22 +18,26 @@ std::int64_t bound_of(std::int64_t end, std::int64_t context) {
 }
 
 bool Target::is_recorded(const StepRequest& request) const {
-    const bool fit = request.feature_layers.empty() || !features_of(request).empty();
+    const bool fit = request.feature_layers.empty() || !request.features_to.rows.empty() ||
+                     !features_of(request).empty();
     return queue_->records() && request.window && !request.chosen &&
            request.logit_sink == nullptr && fit;
 }
 
-void Target::upload_first(std::int64_t first, std::int64_t count) {
-    std::array<std::int64_t, kMtpChainMax> positions;
-    STRATA_CHECK(count <= at_.first.size);
-    std::iota(positions.begin(), positions.begin() + count, first);
-    device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.first.data),
-                    std::as_bytes(std::span(positions).first(static_cast<std::size_t>(count))));
+void Target::tell_pass(std::int64_t first, std::int64_t feature_row,
+                       std::span<const std::int32_t> tokens) {
+    ToldPass told{.first = first, .feature_row = feature_row, .tokens = {}};
+    STRATA_CHECK(tokens.size() <= told.tokens.size());
+    std::copy(tokens.begin(), tokens.end(), told.tokens.begin());
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.told_pass),
+                    std::as_bytes(std::span(&told, 1)));
 }
 
 void Target::submit_step(Sequence& sequence, const StepRequest& request, std::int64_t bound) {
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
-    Forward pass = forward(ops_, at_.work.first_rows(rows), {bound - rows, at_.first.data});
+    Workspace work = at_.work.first_rows(rows);
+    work.tokens = {at_.told_pass->tokens.data(), rows};
+    Forward pass = forward(ops_, work, {bound - rows, &at_.told_pass->first});
     // Cannot fail: the n-gram rows are there.
     static_cast<void>(run_layers(sequence, pass, request, true));
     if (is_mixed(sequence, request)) pass.mix(weights_.mixer);
@@ -57,11 +59,11 @@ void Target::submit_step(Sequence& sequence, const StepRequest& request, std::in
 
 Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
-    upload_first(sequence.length(), 1);
     if (request.temperature > 0) tell_temperature(request.temperature);
     if (request.picks == Picks::draw) tell_draws(*request.draws);
     STRATA_TRY(bring_ngram_rows());
     const std::int64_t bound = bound_of(sequence.length() + rows, sequence.context());
+    const MatrixView<float>& place = request.features_to.rows;
     key_ = {static_cast<std::int64_t>(Recorded::step),
             rows,
             bound,
@@ -70,13 +72,14 @@ Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
             static_cast<std::int64_t>(request.picks),
             request.picks == Picks::draw ? request.draws->filters()
             : request.temperature > 0    ? 1
-                                         : 0};
+                                         : 0,
+            static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(place.data))};
     key_.insert(key_.end(), request.feature_layers.begin(), request.feature_layers.end());
     sequence.mark_trunk(key_);
     queue_->run(key_, [&] { submit_step(sequence, request, bound); });
 
-    const MatrixView<float> features = features_of(request);
-    features_.resize(features_stay(request) ? 0 : static_cast<std::size_t>(features.size()));
+    const MatrixView<float> features = place.empty() ? features_of(request) : MatrixView<float>{};
+    features_.resize(static_cast<std::size_t>(features.size()));
     if (!features_.empty()) {
         device_->download(*queue_, std::as_writable_bytes(std::span(features_)),
                           reinterpret_cast<const std::byte*>(features.data));

@@ -23,7 +23,8 @@ struct Embed {
 // is not written).
 //
 // Shapes    residual [T, S*D]; block_out [T, D]; block_inject [T, S]; mean [T, D], whose rows are
-//           mean_stride values apart where that is given.
+//           mean_stride values apart where that is given, and lie mean_row_at[0] >= 0 such rows
+//           further on where that is, which is read when the op runs.
 // Effects   Writes mean. Nothing overlaps.
 // Numerics  F32; Tolerance::rounding. Row t is bit-identical whatever T is.
 struct StreamMean {
@@ -32,7 +33,8 @@ struct StreamMean {
     MatrixView<const float> block_inject;
     int streams = 0;
     MatrixView<float> mean;
-    std::int64_t mean_stride = 0;  // 0: D
+    std::int64_t mean_stride = 0;               // 0: D
+    const std::int64_t* mean_row_at = nullptr;  // null: 0
 
     constexpr std::int64_t stride() const { return mean_stride == 0 ? mean.cols : mean_stride; }
 };

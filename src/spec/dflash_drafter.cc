@@ -37,29 +37,38 @@ void DflashDrafter::reset() {
 }
 
 void DflashDrafter::want(const StepRows& rows, model::StepRequest& request) {
+    const std::int64_t end = rows.first + rows.count;
     seen_from_ = std::max(rows.first, rows.end - reach_);
-    if (seen_from_ < rows.first + rows.count) {
-        request.feature_layers = model_.config().target_layers;
-        request.features_stay = true;
-    }
+    if (seen_from_ >= end) return;
+    request.feature_layers = model_.config().target_layers;
+    // A layer sees more than a window, so all of its rows.
+    if (!request.window) return;
+    STRATA_CHECK(seen_from_ == rows.first);
+    make_room(rows.first, rows.count, rows.first);
+    request.features_to = pending_.next();
+}
+
+void DflashDrafter::make_room(std::int64_t position, std::int64_t count, std::int64_t seen_by) {
+    if (pending_.count() + count > pending_.capacity()) drop_unseen(seen_by);
+    if (!pending_.make_room(position, count)) inject_pending();
 }
 
 Status DflashDrafter::keep(std::int64_t first, std::span<const std::int32_t> tokens,
                            const model::StepResult& result) {
-    const std::int64_t width = model_.config().feature_width();
     const std::int64_t end = first + static_cast<std::int64_t>(tokens.size());
     const std::int64_t from = std::max(first, seen_from_);
     if (from >= end) return Ok{};
-    const bool there = !result.features_on_device.empty();
-    const MatrixView<const float> all = there ? result.features_on_device : result.features;
-    STRATA_CHECK(all.cols == width && all.rows >= end - first);
-    const MatrixView<const float> rows = all.rows_from(from - first, end - from);
-    if (pending_.count() + rows.rows > pending_.capacity()) drop_unseen(end);
-    if (!pending_.make_room(from, rows.rows)) inject_pending();
+    if (result.features.rows == 0) {
+        pending_.add(first, end - first);
+        return Ok{};
+    }
+    STRATA_CHECK(result.features.cols == model_.config().feature_width());
+    STRATA_CHECK(result.features.rows >= end - first);
+    const MatrixView<const float> rows = result.features.rows_from(from - first, end - from);
+    make_room(from, rows.rows, end);
     if (pending_.make_room(from, rows.rows)) {
-        pending_.append(from, rows, there);
+        pending_.append(from, rows);
     } else {
-        STRATA_CHECK(!there);  // a window always fits
         model_.inject(context_, from, rows);
     }
     return Ok{};

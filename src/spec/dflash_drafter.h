@@ -42,6 +42,9 @@ class DflashDrafter final : public Drafter {
           reach_(reach),
           confidence_min_(confidence_min) {}
     void inject_pending();
+    // For rows at `position` on, where that is possible: at the cost of waiting rows that no layer
+    // sees from position `seen_by` on, or by taking all into the context.
+    void make_room(std::int64_t position, std::int64_t count, std::int64_t seen_by);
     // Forgets waiting rows that no layer sees from position `end` on.
     void drop_unseen(std::int64_t end);
 

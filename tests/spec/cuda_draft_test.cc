@@ -42,12 +42,12 @@ struct Followed {
         request.logits = model::LogitRows::none;
         request.feature_layers = model->config().target_layers;
         const auto brought = target.step(sequence, request).value();
-        EXPECT_TRUE(brought.features_on_device.empty());
+        EXPECT_EQ(brought.features.rows, rows);
         model->inject(context, first, brought.features);
         target.drop(sequence);
         drafter->want({first, rows, first + rows}, request);
         const auto kept = target.step(sequence, request).value();
-        EXPECT_TRUE(kept.features.rows == 0 && kept.features_on_device.rows == rows);
+        EXPECT_EQ(kept.features.rows, 0);
         EXPECT_TRUE(drafter->keep(first, tokens, kept).ok());
         target.commit(sequence, rows);
     }
@@ -126,6 +126,38 @@ TEST(CudaDraft, rows_and_the_guesses_after_them_are_one_launch) {
         EXPECT_EQ(got.tokens, want.path) << at;
         EXPECT_EQ(got.confidence, want.confidence) << at;
     }
+}
+
+// The tokens and rows of the n-gram table go there, what was picked comes back; features lie where
+// the next guess takes them.
+TEST(CudaDraft, a_window_whose_features_a_draft_wants_is_one_launch) {
+    TestBackend* cuda = cuda_backend();
+    if (cuda == nullptr) GTEST_SKIP() << "a build without CUDA";
+    Followed followed(&cuda->backend);
+    model::Target& target = followed.golden.target();
+    const auto ids = followed.golden.golden().ints("long.ids");
+    model::StepRequest request;
+    request.window = true;
+    request.logits = model::LogitRows::all;
+    request.picks = model::Picks::largest;
+    // Submitted, captured and launched, of each of two states that take turns.
+    for (std::int64_t at = 0; at < 6; ++at) {
+        const Tokens rows(ids.begin() + at, ids.begin() + at + 1);
+        request.tokens = rows;
+        const auto before = cuda_counts();
+        followed.drafter->want({at, 1, at + 1}, request);
+        const auto result = target.step(followed.sequence, request).value();
+        EXPECT_TRUE(followed.drafter->keep(at, rows, result).ok());
+        target.commit(followed.sequence, 1);
+        const auto after = cuda_counts();
+        if (!before || at < 5) continue;
+        CudaCounts counts = *after - *before;
+        counts.kernels = counts.waits = 0;
+        const std::int64_t uploads = target.config().ngram.present() ? 2 : 1;
+        EXPECT_EQ(counts, (CudaCounts{0, 0, 1, uploads, 1, 0, 0}))
+            << testing::PrintToString(counts);
+    }
+    EXPECT_EQ(followed.drafter->behind(), 6);
 }
 
 // Guesses what follows in a text that is known, every third time wrongly.

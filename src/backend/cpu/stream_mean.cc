@@ -37,12 +37,13 @@ void stream_mean(const op::StreamMean& args, device::Queue& queue) {
     STRATA_CHECK(
         block_fits(args.block_out, args.block_inject, args.mean.rows, args.streams, width));
     const float share = 1.0f / static_cast<float>(args.streams);
+    const std::int64_t first = args.mean_row_at == nullptr ? 0 : *args.mean_row_at;
     own.split(args.mean.rows, args.residual.cols, [&](std::int64_t begin, std::int64_t end, int) {
         for (std::int64_t t = begin; t < end; ++t) {
             run_kernel<MeanRow>(own.instructions(), args.residual.row(t),
                                 inject ? args.block_inject.row(t) : nullptr,
                                 inject ? args.block_out.row(t) : nullptr, args.streams, width,
-                                share, args.mean.data + t * args.stride());
+                                share, args.mean.data + (first + t) * args.stride());
         }
     });
 }

@@ -24,7 +24,8 @@ struct MeanValue {
             }
             sum += value;
         }
-        args.mean.data[t * args.stride() + c] = sum * share;
+        const std::int64_t row = args.mean_row_at == nullptr ? t : t + *args.mean_row_at;
+        args.mean.data[row * args.stride() + c] = sum * share;
     }
 };
 

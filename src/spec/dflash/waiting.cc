@@ -29,17 +29,18 @@ bool Waiting::make_room(std::int64_t position, std::int64_t count) {
     return true;
 }
 
-void Waiting::append(std::int64_t position, MatrixView<const float> rows, bool there) {
-    STRATA_CHECK(rows.cols == width_ && begin_ + count_ + rows.rows <= capacity_);
+void Waiting::append(std::int64_t position, MatrixView<const float> rows) {
+    STRATA_CHECK(rows.cols == width_ && end_row() + rows.rows <= capacity_);
+    device_->upload(*queue_, reinterpret_cast<std::byte*>(row(end_row())),
+                    std::as_bytes(std::span(rows.data, static_cast<std::size_t>(rows.size()))));
+    add(position, rows.rows);
+}
+
+void Waiting::add(std::int64_t position, std::int64_t count) {
+    STRATA_CHECK(count_ == 0 || position == end());
+    STRATA_CHECK(end_row() + count <= capacity_);
     if (count_ == 0) first_ = position;
-    auto* const to = reinterpret_cast<std::byte*>(row(begin_ + count_));
-    const auto from = std::as_bytes(std::span(rows.data, static_cast<std::size_t>(rows.size())));
-    if (there) {
-        device_->copy(*queue_, to, from.data(), from.size());
-    } else {
-        device_->upload(*queue_, to, from);
-    }
-    count_ += rows.rows;
+    count_ += count;
 }
 
 void Waiting::drop(std::int64_t count) {

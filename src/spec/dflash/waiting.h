@@ -5,6 +5,7 @@
 
 #include "device/device.h"
 #include "device/tensor.h"
+#include "model/target.h"
 
 namespace strata::dflash {
 
@@ -24,8 +25,13 @@ class Waiting {
     // Whether rows at `position` on follow those that wait, and there is room for `count` of them.
     // Moves the rows where that makes the room.
     bool make_room(std::int64_t position, std::int64_t count);
-    // Adds rows that make_room() said yes to; `there`: they are in the device's memory.
-    void append(std::int64_t position, MatrixView<const float> rows, bool there);
+    // Adds rows of the host that make_room() said yes to.
+    void append(std::int64_t position, MatrixView<const float> rows);
+    // Where the next rows are to lie, for who writes them; the first `count` are then added.
+    model::FeaturePlace next() const {
+        return {{memory_.as<float>(), capacity_, width_}, end_row()};
+    }
+    void add(std::int64_t position, std::int64_t count);
     // Forgets the first `count` rows.
     void drop(std::int64_t count);
     void clear() { drop(count_); }
@@ -33,6 +39,7 @@ class Waiting {
   private:
     Waiting() = default;
     float* row(std::int64_t r) const { return memory_.as<float>() + r * width_; }
+    std::int64_t end_row() const { return begin_ + count_; }
 
     device::Device* device_ = nullptr;
     device::Queue* queue_ = nullptr;
