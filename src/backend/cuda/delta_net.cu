@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "backend/cuda/delta.cuh"
+#include "backend/cuda/delta_window.h"
 #include "backend/cuda/history.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
@@ -402,8 +403,14 @@ void delta_net(const op::DeltaNet& args, device::Queue& queue) {
         {args.qkv, u}, {args.gate, z}, {args.beta_weight, b}, {args.alpha_weight, a}};
     project(own, args.x, products);
     const std::byte* made = nullptr;
-    if (launch_heads<true>(own, Projected{args, u, z, b, a, heads}, shape, rows, args.from.memory,
-                           args.to.memory)) {
+    bool split = has_window_heads(args);
+    if (split) {
+        window_heads(own, args, {u, b, a, heads});
+    } else {
+        split = launch_heads<true>(own, Projected{args, u, z, b, a, heads}, shape, rows,
+                                   args.from.memory, args.to.memory);
+    }
+    if (split) {
         made = gate_heads(own, {heads, z, args.norm, args.epsilon, static_cast<int>(heads.cols)},
                           group_of(args.out.type));
     }

@@ -68,7 +68,7 @@ __device__ inline void follow_earlier_kernels() {
     let_later_kernel_begin();
 }
 
-// A word of 2, 8 or 16 bytes of memory that the kernel does not write. Where a wait for earlier
+// A word of 2, 4, 8 or 16 bytes of memory that the kernel does not write. Where a wait for earlier
 // kernels follows, the load is on its way by then: one through the read-only cache may come later.
 template <typename Word>
 __device__ inline Word load_early(const void* from) {
@@ -82,6 +82,8 @@ __device__ inline Word load_early(const void* from) {
         asm volatile("ld.global.v2.u32 {%0, %1}, [%2];"
                      : "=r"(word.x), "=r"(word.y)
                      : "l"(__cvta_generic_to_global(from)));
+    } else if constexpr (sizeof(Word) == 4) {
+        asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(__cvta_generic_to_global(from)));
     } else {
         static_assert(sizeof(Word) == 2);
         asm volatile("ld.global.u16 %0, [%1];" : "=h"(word) : "l"(__cvta_generic_to_global(from)));
