@@ -11,6 +11,16 @@ constexpr int kReadThreads = kSets * kLowWarps * kWarp;
 // Of l in shared memory, in 16-bit values: neighbouring rows lie in different banks.
 constexpr int kLowStride = kLowMax + kSpan;
 
+// A row's product over the number of streams from what its slices, a float each, made of it; slices
+// that are none made zeros.
+template <typename Part>
+__device__ inline float mean_of(const Tiled& read, const float* factors, const Part& part) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int n = 0; n < kSlicesMax; ++n) sum = __fmaf_rn(factors[n], part(n), sum);
+    return sum * read.share;
+}
+
 // The slices' parts of product `product` for the rows of a window, all on their way at once.
 template <int kRows>
 struct SliceParts {
@@ -30,14 +40,8 @@ struct SliceParts {
             from += all * stride;
         }
     }
-    // The product over the number of streams; parts that are none are zeros.
     __device__ float mean(const Tiled& read, int i, const float* factors) const {
-        float sum = 0.0f;
-#pragma unroll
-        for (int n = 0; n < kSlicesMax; ++n) {
-            sum = __fmaf_rn(factors[i * kSlicesMax + n], part[i][n], sum);
-        }
-        return sum * read.share;
+        return mean_of(read, factors + i * kSlicesMax, [&](int n) { return part[i][n]; });
     }
 };
 
@@ -54,7 +58,11 @@ __device__ inline void find_factors(const Tiled& read, int first, float* factors
             const float* from =
                 read.squares + t * read.all_slices() + n / read.slices * read.slices;
 #pragma unroll 1
-            for (int i = 0; i < read.slices; ++i) sum += from[i];
+            for (int i = 0; i < read.slices; i += 2) {
+                const float next = from[min(i + 1, read.slices - 1)];
+                sum += from[i];
+                if (i + 1 < read.slices) sum += next;
+            }
         }
         factors[thread] = inverse_rms(sum, read.width, read.epsilon);
     }
@@ -108,23 +116,72 @@ struct Finish {
     }
 };
 
-// l of a window's rows in three parts, [kParts, kRows, kLowStride].
+// l of a window's rows, each thread some neighbouring products of a row: its slices' parts are all
+// on their way at once.
 template <int kRows>
-__device__ inline void store_low(const Tiled& read, const SliceParts<kRows>& parts,
-                                 const float* factors, std::uint16_t* low) {
-    const auto thread = static_cast<int>(threadIdx.x);
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-        float value = thread < read.low ? silu(parts.mean(read, i, factors)) : 0.0f;
-#pragma unroll
-        for (int p = 0; p < kParts; ++p) {
-            const std::uint16_t bits = bf16_of(value);
-            low[(p * kRows + i) * kLowStride + thread] = bits;
-            value -= bfloat_to_float(bits);
+struct LowParts {
+    static constexpr int kTogether = kRows < 4 ? kRows : 4;
+    static constexpr int kAcross = kLowMax / kTogether;
+    static constexpr int kEach = kRows * kAcross / kReadThreads;
+    static_assert(kEach * kReadThreads == kRows * kAcross);
+    float part[kEach][kSlicesMax][kTogether];
+
+    __device__ static int row(int e) {
+        return (static_cast<int>(threadIdx.x) + e * kReadThreads) / kAcross;
+    }
+    __device__ static int product(int e) {
+        return (static_cast<int>(threadIdx.x) + e * kReadThreads) % kAcross * kTogether;
+    }
+    __device__ static void take(const float* from, float (&to)[kTogether]) {
+        if constexpr (kTogether == 4) {
+            const float4 four = *reinterpret_cast<const float4*>(from);
+            to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+        } else if constexpr (kTogether == 2) {
+            const float2 two = *reinterpret_cast<const float2*>(from);
+            to[0] = two.x, to[1] = two.y;
+        } else {
+            to[0] = *from;
         }
     }
-    __syncthreads();
-}
+    __device__ void load(const Tiled& read, int first) {
+        const int all = read.all_slices();
+#pragma unroll
+        for (int e = 0; e < kEach; ++e) {
+            const int t = first + row(e);
+            const bool there = t < read.rows && product(e) < read.low;
+            const float* from = read.partial + t * all * read.stride() + product(e);
+#pragma unroll
+            for (int n = 0; n < kSlicesMax; ++n) {
+#pragma unroll
+                for (int i = 0; i < kTogether; ++i) part[e][n][i] = 0.0f;
+                if (there && n < all) take(from + n * read.stride(), part[e][n]);
+            }
+        }
+    }
+    // In three parts, [kParts, kRows, kLowStride].
+    __device__ void store(const Tiled& read, const float* factors, std::uint16_t* low) const {
+#pragma unroll
+        for (int e = 0; e < kEach; ++e) {
+            float values[kTogether];
+#pragma unroll
+            for (int i = 0; i < kTogether; ++i) {
+                values[i] = silu(mean_of(read, factors + row(e) * kSlicesMax,
+                                         [&](int n) { return part[e][n][i]; }));
+            }
+#pragma unroll
+            for (int p = 0; p < kParts; ++p) {
+                std::uint16_t* to = low + (p * kRows + row(e)) * kLowStride + product(e);
+#pragma unroll
+                for (int i = 0; i < kTogether; ++i) {
+                    const std::uint16_t bits = bf16_of(values[i]);
+                    to[i] = bits;
+                    values[i] -= bfloat_to_float(bits);
+                }
+            }
+        }
+        __syncthreads();
+    }
+};
 
 // inject of a window's rows.
 template <int kRows>
@@ -141,20 +198,20 @@ __device__ inline void store_inject(const Tiled& read, int first, float* factors
     }
 }
 
-// The lane's eights of up: of column g of a set of eight, of all streams.
+// The lane's eights of up: of column g of a set of eight, of all streams. Where there are none, of
+// columns that are not asked for or that l has zeros for, they are others.
 struct LowWeights {
     uint4 eight[kLowSpans][kStreamsMax];
 
     __device__ void load(const Tiled& read, int column, int from) {
 #pragma unroll
         for (int s = 0; s < kStreamsMax; ++s) {
-            const std::int64_t row = s * read.width + column;
+            const std::int64_t row =
+                min(s, read.streams - 1) * read.width + min(column, read.width - 1);
 #pragma unroll
             for (int j = 0; j < kLowSpans; ++j) {
-                const int c = from + j * kSpan;
-                const bool there = s < read.streams && column < read.width && c < read.low;
-                eight[j][s] =
-                    there ? load_sixteen(read.up + (row * read.low + c) * 2) : uint4{0, 0, 0, 0};
+                const int c = min(from + j * kSpan, read.low - kEight);
+                eight[j][s] = load_early<uint4>(read.up + (row * read.low + c) * 2);
             }
         }
     }
@@ -204,16 +261,16 @@ __global__ void __launch_bounds__(kReadThreads, kRows == kWindow ? 1 : 2)
     if (static_cast<int>(blockIdx.x) * kColumns >= read.width) {
         return store_inject<kRows>(read, first, factors);
     }
-    SliceParts<kRows> parts;
+    LowParts<kRows> parts;
+    parts.load(read, first);
     const auto thread = static_cast<int>(threadIdx.x);
-    if (thread < read.low) parts.load(read, first, thread);
     constexpr int kTasks = kStreamsMax * kColumns * kRows;
     constexpr int kEach = (kTasks + kReadThreads - 1) / kReadThreads;
     Finish finish[kEach];
 #pragma unroll
     for (int n = 0; n < kEach; ++n) finish[n].load(read, first, thread + n * kReadThreads);
     find_factors<kRows>(read, first, factors);
-    store_low<kRows>(read, parts, factors, low);
+    parts.store(read, factors, low);
 
     multiply_low<kRows>(weights, low, from, gates[warp]);
     __syncthreads();

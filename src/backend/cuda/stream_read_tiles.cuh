@@ -53,30 +53,6 @@ struct Tiled {
 __device__ inline int row_of_lane() { return static_cast<int>(threadIdx.x) % kWarp / 4; }
 __device__ inline int eight_of_lane() { return static_cast<int>(threadIdx.x) % 4; }
 
-__device__ inline uint4 load_sixteen(const void* from) {
-    return __ldg(static_cast<const uint4*>(from));
-}
-
-// Eight values as the operands of two products: pair i of part p at part[p][i].
-struct Split {
-    std::uint32_t part[kParts][kEight / 2] = {};
-
-    __device__ void set(const float (&values)[kEight]) {
-#pragma unroll
-        for (int i = 0; i < kEight / 2; ++i) {
-            float low = values[2 * i];
-            float high = values[2 * i + 1];
-#pragma unroll
-            for (int p = 0; p < kParts; ++p) {
-                const std::uint32_t pair = bf16_pair(low, high);
-                part[p][i] = pair;
-                low -= bfloat_to_float(static_cast<std::uint16_t>(pair));
-                high -= bfloat_to_float(static_cast<std::uint16_t>(pair >> 16));
-            }
-        }
-    }
-};
-
 // Sums of 16 weight rows with the window, by part of x.
 struct TileSums {
     float part[kParts][4] = {};
