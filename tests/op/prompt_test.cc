@@ -77,7 +77,8 @@ TEST(Prompt, a_row_of_a_product_has_the_same_bits_in_every_chunk) {
     on_prompt_backends([](TestBackend& backend) {
         Random random("prompt chunks");
         // The first is long enough for large tiles where a device is as small as the emulated one.
-        for (const auto& [count, outs, cols] : {std::array{130, 200, 512}, {300, 300, 64}}) {
+        for (const auto& [count, outs, cols] :
+             {std::array{130, 200, 512}, {131, 200, 512}, {300, 300, 64}}) {
             const auto weight = random_weight(random, quant::Type::bf16, outs, cols);
             const auto x = random.floats(count * cols, -2, 2);
             const auto together = run_head(backend, weight, x);

@@ -1,7 +1,7 @@
 // Products for prompts. A matrix is unpacked to BF16 once a call, into memory that the product then
 // reads in place of it: next to thousands of rows that costs little, and one kernel multiplies
 // every type. What bounds the product: multiply.cuh.
-#include "backend/cuda/multiply.cuh"
+#include "backend/cuda/multiply_rounded.cuh"
 
 #include "backend/cuda/columns.cuh"
 #include "backend/cuda/either_route.h"
@@ -103,6 +103,18 @@ RoundedRows as_rounded(const op::Weight& weight) {
     return {data, weight.rows, weight.cols};
 }
 
+#ifdef __CUDACC__
+// Has shared memory where the code is for chips with products of warpgroups: so the host can tell.
+__global__ void tell_warpgroups(int* to) {
+#if STRATA_WARPGROUPS
+    __shared__ int kept[kWarp];
+    kept[threadIdx.x] = *to;
+    __syncthreads();
+    *to = kept[kWarp - 1 - threadIdx.x];
+#endif
+}
+#endif
+
 op::Weight rows_of(op::Weight weight, std::int64_t first, std::int64_t rows) {
     weight.data = weight.row(first);
     weight.rows = rows;
@@ -110,6 +122,17 @@ op::Weight rows_of(op::Weight weight, std::int64_t first, std::int64_t rows) {
 }
 
 }  // namespace
+
+bool runs_warpgroups([[maybe_unused]] Queue& queue, [[maybe_unused]] std::int64_t rows) {
+#ifdef __CUDACC__
+    cudaFuncAttributes attributes{};
+    queue.note(cudaFuncGetAttributes(&attributes, tell_warpgroups));
+    return attributes.sharedSizeBytes > 0;
+#else
+    // The emulator runs both, which give the same bits there.
+    return rows % 2 != 0;
+#endif
+}
 
 RoundedRows take_rounded(Queue& queue, std::int64_t rows, std::int64_t cols) {
     const std::int64_t stride = whole_steps(cols);

@@ -8,6 +8,7 @@
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/multiply.h"
 #include "backend/cuda/tensor_core.cuh"
+#include "backend/cuda/warpgroup.cuh"
 #include "base/check.h"
 
 namespace strata::cuda {
@@ -194,7 +195,7 @@ template <int kRows, int kCols, typename Matrix, typename Plan, typename Store>
 __global__ void __launch_bounds__(kMultiplyThreads, (TileShape<kRows, kCols>::kBlocks))
     multiply_tiles(RoundedRows x, const std::int32_t* index, Matrix matrix, Plan plan,
                    Store store) {
-    if (!kPromptsRun) return;
+    if (!kPromptsRun || (kWarpgroupsAlone && !Plan::kOftenPartial)) return;
     using Shape = TileShape<kRows, kCols>;
     TileJob job;
     if (!plan.find(job, kRows, kCols)) return;
@@ -298,45 +299,5 @@ struct StoreGated {
         }
     }
 };
-
-template <int kRows, int kCols, typename Matrix, typename Plan, typename Store>
-void start_tiles(Queue& queue, const RoundedRows& x, const Matrix& matrix, std::int64_t cols,
-                 const Plan& plan, const Store& store) {
-    using Shape = TileShape<kRows, kCols>;
-    const auto tiles = [](std::int64_t n, int tile) {
-        return static_cast<unsigned>((n + tile - 1) / tile);
-    };
-    launch(queue,
-           {dim3(tiles(x.rows, kRows), tiles(cols, kCols)), kMultiplyThreads, Shape::kSharedBytes},
-           multiply_tiles<kRows, kCols, Matrix, Plan, Store>, x, nullptr, matrix, plan, store);
-}
-
-// All rows of x with `cols` rows of a matrix: the largest tiles that leave few multiprocessors
-// idle.
-template <typename Matrix, typename Store>
-void multiply_rounded(Queue& queue, const RoundedRows& x, const Matrix& matrix, std::int64_t cols,
-                      const Store& store) {
-    STRATA_CHECK(x.stride == matrix.rows.stride);
-    STRATA_CHECK(x.rows * x.stride / 8 <= INT32_MAX && cols * x.stride / 8 <= INT32_MAX);
-    const DensePlan plan{static_cast<int>(x.rows)};
-    const auto tiles = [&](std::int64_t tile_cols, std::int64_t tile_rows = 128) {
-        return (x.rows + tile_rows - 1) / tile_rows * ((cols + tile_cols - 1) / tile_cols);
-    };
-    // The largest tiles leave room for one block: no other works while it ends.
-    const bool long_sums =
-        x.stride >= kLongSums && TileShape<128, 256>::kSharedBytes <= queue.shared_bytes_max();
-    // With one block each, multiprocessors wait for the last ones.
-    const std::int64_t each = queue.multiprocessors();
-    const std::int64_t rounds = (tiles(256) + each - 1) / each;
-    if (long_sums && 4 * tiles(256) >= 3 * rounds * each) {
-        start_tiles<128, 256>(queue, x, matrix, cols, plan, store);
-    } else if (tiles(128) >= 2 * queue.multiprocessors()) {
-        start_tiles<128, 128>(queue, x, matrix, cols, plan, store);
-    } else if (tiles(128, 64) >= queue.multiprocessors()) {
-        start_tiles<64, 128>(queue, x, matrix, cols, plan, store);
-    } else {
-        start_tiles<64, 64>(queue, x, matrix, cols, plan, store);
-    }
-}
 
 }  // namespace strata::cuda

@@ -25,6 +25,10 @@ struct RoundedRows {
     constexpr std::uint16_t* row(std::int64_t r) const { return data + r * stride; }
 };
 
+// Whether products of `rows` rows are those of warpgroups (warpgroup.cuh), which round in another
+// order than those of warps: all of a device are of one kind.
+bool runs_warpgroups(Queue& queue, std::int64_t rows);
+
 RoundedRows take_rounded(Queue& queue, std::int64_t rows, std::int64_t cols);
 
 // The input of several products, in the forms that they ask for.

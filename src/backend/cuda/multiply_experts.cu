@@ -190,29 +190,6 @@ void start_warpgroups(Queue& queue, UnpackedProduct work, std::int64_t rows) {
     });
 }
 
-#ifdef __CUDACC__
-// Has shared memory where the code is for chips with products of warpgroups: so the host can tell.
-__global__ void tell_warpgroups(int* to) {
-#if STRATA_WARPGROUPS
-    __shared__ int kept[kWarp];
-    kept[threadIdx.x] = *to;
-    __syncthreads();
-    *to = kept[kWarp - 1 - threadIdx.x];
-#endif
-}
-#endif
-
-bool runs_warpgroups([[maybe_unused]] Queue& queue, [[maybe_unused]] std::int64_t rows) {
-#ifdef __CUDACC__
-    cudaFuncAttributes attributes{};
-    queue.note(cudaFuncGetAttributes(&attributes, tell_warpgroups));
-    return attributes.sharedSizeBytes > 0;
-#else
-    // The emulator runs both, which give the same bits there.
-    return rows % 2 != 0;
-#endif
-}
-
 // The same values with their columns spread, zeros where a row ends within a step.
 struct Spread {
     RoundedRows from;

@@ -41,16 +41,6 @@ inline constexpr int kStageBytes = kPanels * kPanelBytes;
 inline constexpr int kProducts = kSpan / 16;
 inline constexpr int kTogether = 2;  // products of a group
 
-// Aligned as panels are.
-__device__ inline std::byte* shared_panels() {
-#ifdef __CUDACC__
-    extern __shared__ __align__(1024) unsigned char strata_panels[];
-    return reinterpret_cast<std::byte*>(strata_panels);
-#else
-    return shared_bytes();
-#endif
-}
-
 // Stages, the format's table, and where the rows of the members begin: at addresses that the
 // compiler knows.
 template <quant::Type kType>

@@ -1,5 +1,5 @@
 // Bound by the tensor cores, and where few blocks are seen by what the scores take of memory.
-#include "backend/cuda/multiply.cuh"
+#include "backend/cuda/multiply_rounded.cuh"
 #include "backend/cuda/prompt_sparse.h"
 
 namespace strata::cuda::prompt {
@@ -73,11 +73,11 @@ void start(PromptInput& block_keys, const SparseRows& rows, std::int64_t first,
     const MatrixView<const float> queries{rows.index_query.row(first), heads, shape.index_dim};
     const SeenTiles plan{static_cast<int>(keys.rows), rows.args.first + first,
                          static_cast<int>(count), shape.index_heads, shape.ratio};
-    start_tiles<128, 128>(queue, keys,
-                          IndexQueries{split_matrix(queue, queries), shape.index_heads},
-                          (count + 7) / 8 * 8 * shape.index_heads, plan,
-                          StoreScores<kHeads>{rows.scores, rows.args.cache.context / shape.ratio,
-                                              static_cast<int>(count)});
+    start_tiles<128, 128>(
+        queue, keys, IndexQueries{split_matrix(queue, queries), shape.index_heads},
+        (count + 7) / 8 * 8 * shape.index_heads, plan, runs_warpgroups(queue, keys.rows),
+        StoreScores<kHeads>{rows.scores, rows.args.cache.context / shape.ratio,
+                            static_cast<int>(count)});
 }
 
 }  // namespace

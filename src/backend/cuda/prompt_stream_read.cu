@@ -2,7 +2,7 @@
 // inject), and the two products, whose ends make what comes after them. Bound by the memory that
 // the residual and the normed rows take: 13 MB of traffic per hundred rows at 4 x 2560.
 #include "backend/cuda/kernels.h"
-#include "backend/cuda/multiply.cuh"
+#include "backend/cuda/multiply_rounded.cuh"
 #include "backend/cuda/prompt.h"
 #include "backend/cuda/prompt_norm.h"
 

@@ -1,7 +1,7 @@
-// Products that four warps make together: 64 rows of a, which lie in their registers, with rows of
-// b in shared memory, which a multiprocessor reads once for all four. Chips of 9.0 have the
-// instructions, in code for exactly them; on the host the same sums are made in plain code, and
-// other chips have other kernels.
+// Products that four warps make together: 64 rows of a, which lie in their registers or in shared
+// memory, with rows of b in shared memory, which a multiprocessor reads once for all four. Chips of
+// 9.0 have the instructions, in code for exactly them; on the host the same sums are made in plain
+// code, and other chips have other kernels.
 #pragma once
 
 #include "backend/cuda/tensor_core.cuh"
@@ -33,6 +33,16 @@ inline constexpr int kPanelRowBytes = 128;
 inline constexpr int kPanelColumns = kPanelRowBytes / 2;
 __device__ inline int panel_at(int row, int piece) {
     return row * kPanelRowBytes + (piece ^ (row & 7)) * 16;
+}
+
+// Dynamic shared memory, aligned as panels are.
+__device__ inline std::byte* shared_panels() {
+#ifdef __CUDACC__
+    extern __shared__ __align__(1024) unsigned char strata_panels[];
+    return reinterpret_cast<std::byte*>(strata_panels);
+#else
+    return shared_bytes();
+#endif
 }
 
 // Before products read what this thread copied to shared memory, and a barrier.
@@ -105,12 +115,31 @@ namespace detail {
 #define STRATA_SUMS_64 STRATA_SUMS_48, STRATA_EIGHT(6), STRATA_EIGHT(7)
 #define STRATA_SUMS_80 STRATA_SUMS_64, STRATA_EIGHT(8), STRATA_EIGHT(9)
 #define STRATA_SUMS_96 STRATA_SUMS_80, STRATA_EIGHT(10), STRATA_EIGHT(11)
+#define STRATA_SUMS_128 \
+    STRATA_SUMS_96, STRATA_EIGHT(12), STRATA_EIGHT(13), STRATA_EIGHT(14), STRATA_EIGHT(15)
+#define STRATA_SUMS_192                                                                      \
+    STRATA_SUMS_128, STRATA_EIGHT(16), STRATA_EIGHT(17), STRATA_EIGHT(18), STRATA_EIGHT(19), \
+        STRATA_EIGHT(20), STRATA_EIGHT(21), STRATA_EIGHT(22), STRATA_EIGHT(23)
+#define STRATA_SUMS_256                                                                      \
+    STRATA_SUMS_192, STRATA_EIGHT(24), STRATA_EIGHT(25), STRATA_EIGHT(26), STRATA_EIGHT(27), \
+        STRATA_EIGHT(28), STRATA_EIGHT(29), STRATA_EIGHT(30), STRATA_EIGHT(31)
 #define STRATA_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define STRATA_NAMES_32 STRATA_NAMES_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define STRATA_NAMES_48 STRATA_NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define STRATA_NAMES_64 STRATA_NAMES_48 ", %24, %25, %26, %27, %28, %29, %30, %31"
 #define STRATA_NAMES_80 STRATA_NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define STRATA_NAMES_96 STRATA_NAMES_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define STRATA_NAMES_128 \
+    STRATA_NAMES_96      \
+    ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define STRATA_NAMES_256                                                                       \
+    STRATA_NAMES_128                                                                           \
+    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"         \
+    ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"         \
+    ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
+    "%111"                                                                                     \
+    ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, "   \
+    "%126, %127"
 // The names after the sums: four of a, the panel, whether sums are added to.
 #define STRATA_PRODUCT(n, a0, a1, a2, a3, name, adds)                                        \
     asm volatile(                                                                            \
@@ -119,6 +148,14 @@ namespace detail {
                                                "}, %" #name ", p, 1, 1, 0; }"                \
         : STRATA_SUMS_##n                                                                    \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(panel.words(bytes)), "r"(adds_to))
+// The same with both sides in shared memory, where the names after the sums are those of a, b and
+// whether sums are added to.
+#define STRATA_PANELS(n, name_a, name_b, adds)                                                   \
+    asm volatile(                                                                                \
+        "{ .reg .pred p; setp.ne.b32 p, %" #adds ", 0; wgmma.mma_async.sync.aligned.m64n" #n     \
+        "k16.f32.bf16.bf16 {" STRATA_NAMES_##n "}, %" #name_a ", %" #name_b ", p, 1, 1, 0, 0; }" \
+        : STRATA_SUMS_##n                                                                        \
+        : "l"(a.words(bytes)), "l"(b.words(bytes)), "r"(adds_to))
 #else
 // Of this warp's sixteen rows, in the order of columns.
 template <int kRows>
@@ -157,6 +194,29 @@ __device__ inline void add_panel_bf16(float (&sum)[kRows / 8][4], const std::uin
     if constexpr (kRows == 96) STRATA_PRODUCT(96, 48, 49, 50, 51, 52, 53);
 #else
     detail::add_panel_plain<kRows>(sum, a, panel, bytes, adds_to);
+#endif
+}
+
+// sum[64 x kCols] += a[64 x 16] b[16 x kCols] with a in a panel too, columns that begin `bytes`
+// after both. As above in all else.
+template <int kCols>
+__device__ inline void multiply_panels(float (&sum)[kCols / 8][4], const Panel& a, const Panel& b,
+                                       int bytes, int adds_to) {
+    static_assert(kCols == 32 || kCols == 64 || kCols == 128 || kCols == 256);
+#if STRATA_WARPGROUPS
+    if constexpr (kCols == 32) STRATA_PANELS(32, 16, 17, 18);
+    if constexpr (kCols == 64) STRATA_PANELS(64, 32, 33, 34);
+    if constexpr (kCols == 128) STRATA_PANELS(128, 64, 65, 66);
+    if constexpr (kCols == 256) STRATA_PANELS(256, 128, 129, 130);
+#else
+    const auto thread = static_cast<int>(threadIdx.x);
+    const int row = thread % kWarpgroup / kWarp * 16 + thread % kWarp / 4;
+    std::uint32_t left[4];
+    for (int i = 0; i < 4; ++i) {
+        const int at = panel_at(row + i % 2 * 8, bytes / 16 + i / 2) + thread % 4 * 4;
+        left[i] = *reinterpret_cast<const std::uint32_t*>(a.at(at));
+    }
+    detail::add_panel_plain<kCols>(sum, left, b, bytes, adds_to);
 #endif
 }
 
