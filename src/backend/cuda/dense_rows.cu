@@ -5,63 +5,18 @@
 
 #include <algorithm>
 
-#include "backend/cuda/few_rows.cuh"
-#include "backend/cuda/launch.cuh"
+#include "backend/cuda/dense_rows.cuh"
+#include "backend/cuda/dense_window.h"
 #include "base/check.h"
 
 namespace strata::cuda {
 namespace {
 
-constexpr int kWarps = kValueWarps;
-constexpr int kThreads = kWarps * kWarp;
 // Where a window has more rows or a launch more blocks, rows are rounded before: doing so in every
 // block then costs more than a launch.
 constexpr int kOwnRowsMost = 1;
 constexpr int kOwnBlocksMost = 4096;
 constexpr int kXBytesMost = 57344;  // of rounded input rows in shared memory
-
-// Rows that `lanes` lanes hold in `held` units each; sizes that are known make the code short.
-template <int kLanes, int kHeld>
-struct RowShape {
-    static constexpr int lanes = kLanes;
-    static constexpr int held = kHeld;
-    static constexpr int units = kLanes * kHeld;
-    static constexpr int cols = units * kUnit;
-    static constexpr int x_bytes = static_cast<int>(operand_bytes(kUnit, cols));
-    // Rows without blocks: fours of columns of a thread.
-    static constexpr int fours = cols / kValueFour / kThreads;
-    static constexpr bool has_values = fours * kThreads * kValueFour == cols && fours <= 5;
-    static_assert(lanes == lanes_of_row(cols));
-};
-using Cols2560 = RowShape<16, 5>;
-using Cols5120 = RowShape<32, 5>;
-using Cols6144 = RowShape<32, 6>;
-
-struct DensePart {
-    const std::byte* weight;
-    float* out;
-    int rows;
-    int out_stride;
-    float factor;
-    quant::Type type;
-};
-
-struct DenseArgs {
-    int first_block[kPartsMax];
-    int parts;
-    int x_rows;
-    int x_held;  // rounded input rows that shared memory has at once
-    int group;
-    const std::byte* made;  // null where blocks round x themselves
-    const float* x;
-    std::int64_t x_stride;
-    DensePart part[kPartsMax];
-
-    __device__ void store(const DensePart& own, int t, int row, float sum) const {
-        own.out[std::int64_t{t} * own.out_stride + row] =
-            own.factor == 1.0f ? sum : sum * own.factor;
-    }
-};
 
 // Some of the input rows, rounded, to shared memory. All of the block call it.
 template <typename Shape>
@@ -70,7 +25,7 @@ __device__ __forceinline__ void bring_rows(const DenseArgs& args, int begin, int
     const std::byte* from = args.made + std::int64_t{begin} * Shape::x_bytes;
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x) * 16; i < rows * Shape::x_bytes;
-         i += kThreads * 16) {
+         i += dense::kThreads * 16) {
         copy_shared(to + i, from + i);
     }
     wait_shared();
@@ -90,7 +45,7 @@ struct SharedRow {
 // The same of the one input row, which the block rounds. A thread reads what it copied itself.
 template <typename Shape>
 __device__ __forceinline__ void round_row(const DenseArgs& args, std::byte* to) {
-    constexpr int kStep = kThreads * kPiece;
+    constexpr int kStep = dense::kThreads * kPiece;
     std::byte* const raw = to + Shape::x_bytes;
     const SharedRow row{reinterpret_cast<const float*>(raw), Shape::cols};
     const auto thread = static_cast<int>(threadIdx.x);
@@ -105,7 +60,7 @@ __device__ __forceinline__ void round_row(const DenseArgs& args, std::byte* to) 
     }
     wait_shared();
 #pragma unroll 1
-    for (int c = thread / kWarp * kTogether; c < Shape::cols; c += kWarps * kTogether) {
+    for (int c = thread / kWarp * kTogether; c < Shape::cols; c += dense::kWarps * kTogether) {
         round_columns(row, 0, c, args.group, to);
     }
     __syncthreads();
@@ -134,7 +89,7 @@ __device__ __forceinline__ void multiply_held(const DenseArgs& args, const Dense
     static_assert(kFields.values == kUnit);
     const auto thread = static_cast<int>(threadIdx.x);
     const int lane = thread % Shape::lanes;
-    const int row = (block * kThreads + thread) / Shape::lanes;
+    const int row = (block * dense::kThreads + thread) / Shape::lanes;
     const std::byte* from =
         part.weight + std::int64_t{min(row, part.rows - 1)} * (Shape::units * kFields.bytes);
     typename Own::Raw raw[Shape::held];
@@ -175,74 +130,8 @@ __device__ __forceinline__ void multiply_held(const DenseArgs& args, const Dense
     }
 }
 
-// Four values of F32, or of BF16 in half the bits.
-__device__ __forceinline__ uint4 load_values(const DensePart& part, int row, int cols, int four) {
-    const std::int64_t at = std::int64_t{row} * cols + four * kValueFour;
-    if (part.type == quant::Type::f32) return load_early<uint4>(part.weight + at * 4);
-    const uint2 pairs = load_early<uint2>(part.weight + at * 2);
-    return make_uint4(pairs.x, pairs.y, 0, 0);
-}
-__device__ __forceinline__ float4 values_of(const DensePart& part, uint4 bits) {
-    if (part.type != quant::Type::f32) {
-        bits = make_uint4(bits.x << 16, bits.x & 0xffff0000u, bits.y << 16, bits.y & 0xffff0000u);
-    }
-    return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
-                       __uint_as_float(bits.w));
-}
-
-// A row without blocks: a thread takes fours of columns kThreads apart.
-template <typename Shape, int kTile>
-__device__ __forceinline__ void multiply_values(const DenseArgs& args, const DensePart& part,
-                                                int row) {
-    __shared__ float parts[kWarps][kTile];
-    const auto thread = static_cast<int>(threadIdx.x);
-    uint4 bits[Shape::fours];
-#pragma unroll
-    for (int j = 0; j < Shape::fours; ++j) {
-        bits[j] = load_values(part, row, Shape::cols, j * kThreads + thread);
-    }
-    follow_earlier_kernels();
-#pragma unroll 1
-    for (int first = 0; first < args.x_rows; first += kTile) {
-        float4 x[kTile][Shape::fours];
-#pragma unroll
-        for (int t = 0; t < kTile; ++t) {
-            const auto* own = reinterpret_cast<const float4*>(
-                args.x + min(first + t, args.x_rows - 1) * args.x_stride);
-#pragma unroll
-            for (int j = 0; j < Shape::fours; ++j) x[t][j] = own[j * kThreads + thread];
-        }
-        float sums[kTile] = {};
-#pragma unroll
-        for (int j = 0; j < Shape::fours; ++j) {
-            const float4 weight = values_of(part, bits[j]);
-#pragma unroll
-            for (int t = 0; t < kTile; ++t) sums[t] = add_value_four(weight, x[t][j], sums[t]);
-        }
-        if (first != 0) __syncthreads();
-#pragma unroll
-        for (int t = 0; t < kTile; ++t) {
-            const float sum = warp_sum(sums[t]);
-            if (thread % kWarp == 0) parts[thread / kWarp][t] = sum;
-        }
-        __syncthreads();
-        if (thread < kTile && first + thread < args.x_rows) {
-            float sum = parts[0][thread];
-#pragma unroll
-            for (int w = 1; w < kWarps; ++w) sum += parts[w][thread];
-            args.store(part, first + thread, row, sum);
-        }
-    }
-}
-
-__device__ __forceinline__ int part_of(const DenseArgs& args, int block) {
-    int own = 0;
-    while (own + 1 < args.parts && block >= args.first_block[own + 1]) ++own;
-    return own;
-}
-
 template <quant::Type kType, typename Shape, int kTile, bool kOwnX>
-__global__ void __launch_bounds__(kThreads, kTile == 1 ? 5 : 4)
+__global__ void __launch_bounds__(dense::kThreads, kTile == 1 ? 5 : 4)
     dense_kernel(const __grid_constant__ DenseArgs args) {
     const auto block = static_cast<int>(blockIdx.x);
     const int own = part_of(args, block);
@@ -256,7 +145,7 @@ __global__ void __launch_bounds__(kThreads, kTile == 1 ? 5 : 4)
 
 // Where no part has blocks.
 template <typename Shape, int kTile>
-__global__ void __launch_bounds__(kThreads, 4)
+__global__ void __launch_bounds__(dense::kThreads, 4)
     values_kernel(const __grid_constant__ DenseArgs args) {
     const auto block = static_cast<int>(blockIdx.x);
     const int own = part_of(args, block);
@@ -299,8 +188,9 @@ bool fits(const Part& part, const InputRows& x, quant::Type type) {
     });
 }
 
-int blocks_of(const Part& part) {
-    const int rows = has_blocks(part.type) ? kThreads / lanes_of_row(part.cols) : 1;
+int blocks_of(const Part& part, bool by_window) {
+    if (!has_blocks(part.type)) return part.rows;
+    const int rows = by_window ? kDenseWindowRows : dense::kThreads / lanes_of_row(part.cols);
     return (part.rows + rows - 1) / rows;
 }
 
@@ -340,7 +230,7 @@ bool has_dense_rows(const Products& products) {
 
 bool dense_rows_need_made(const Products& products) {
     std::int64_t blocks = 0;
-    for (int i = 0; i < products.parts; ++i) blocks += blocks_of(products.part[i]);
+    for (int i = 0; i < products.parts; ++i) blocks += blocks_of(products.part[i], false);
     return products.x_rows > kOwnRowsMost || blocks > kOwnBlocksMost;
 }
 
@@ -350,6 +240,8 @@ void launch_dense_rows(Queue& queue, const Products& products) {
     args.x_rows = products.x_rows;
     args.x = products.x.data;
     args.x_stride = products.x.stride;
+    const quant::Type type = block_type(products);
+    const bool by_window = has_dense_window(queue, products.x_rows, products.x.cols, type);
     int blocks = 0;
     for (int i = 0; i < products.parts; ++i) {
         const Part& part = products.part[i];
@@ -360,14 +252,15 @@ void launch_dense_rows(Queue& queue, const Products& products) {
                         .out_stride = static_cast<int>(part.out_stride),
                         .factor = part.factor,
                         .type = part.type};
-        blocks += blocks_of(part);
+        blocks += blocks_of(part, by_window);
         if (!has_blocks(part.type)) continue;
         args.made = part.made;
         args.group = part.group;
     }
-    const Grid grid{
-        .blocks = dim3(static_cast<unsigned>(blocks)), .threads = kThreads, .dependent = true};
-    const quant::Type type = block_type(products);
+    const Grid grid{.blocks = dim3(static_cast<unsigned>(blocks)),
+                    .threads = dense::kThreads,
+                    .dependent = true};
+    if (by_window) return launch_dense_window(queue, args, products.x.cols);
     if (!has_blocks(type)) return launch_values(queue, grid, args);
     const bool known = with_shape(products.x.cols, [&](auto shape) {
         if (type == quant::Type::q8_0) {

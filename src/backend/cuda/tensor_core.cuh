@@ -208,4 +208,35 @@ __device__ inline void add_tile_f16(float (&sum)[4], const std::uint32_t (&a)[4]
 #endif
 }
 
+// sum[16 x 8] += a[16 x 32] b[32 x 8] of bytes with signs. A lane has of rows g and g + 8 of a,
+// g = lane / 4, and of column g of b, those of q = lane % 4: a[0] and a[1] of columns 4 q .. of a,
+// a[2] and a[3] of 16 + 4 q .., b0 and b1 the same rows of b. Of the sums it gets columns 2 q and
+// 2 q + 1 of row g, then of row g + 8.
+__device__ inline void add_tile_s8(int (&sum)[4], const unsigned (&a)[4], unsigned b0,
+                                   unsigned b1) {
+#if STRATA_TENSOR_CORES
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#elif !defined(__CUDACC__)
+    const emulator::Lanes low = emulator::exchange(std::uint64_t{a[1]} << 32 | a[0]);
+    const emulator::Lanes high = emulator::exchange(std::uint64_t{a[3]} << 32 | a[2]);
+    const emulator::Lanes right = emulator::exchange(std::uint64_t{b1} << 32 | b0);
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    for (int i = 0; i < 4; ++i) {
+        for (int q = 0; q < 4; ++q) {
+            const int row = lane / 4 * 4 + q;
+            const int col = (lane % 4 * 2 + i % 2) * 4 + q;
+            const int down = i / 2 * 32;
+            sum[i] = __dp4a(static_cast<int>(low.value[row] >> down),
+                            static_cast<int>(right.value[col]), sum[i]);
+            sum[i] = __dp4a(static_cast<int>(high.value[row] >> down),
+                            static_cast<int>(right.value[col] >> 32), sum[i]);
+        }
+    }
+#endif
+}
+
 }  // namespace strata::cuda

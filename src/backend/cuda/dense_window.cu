@@ -1,0 +1,279 @@
+// Bounded by reading the weights. The codes of a unit and those of x are whole numbers, whose
+// products are exact in any order: so tensor cores make them, and what is left is adding up units
+// in the order of dense_rows.cu.
+//
+// A warp multiplies eight rows of a weight with four units of 32 columns of up to four rows of x at
+// once. A lane brings 16 codes of one unit of one weight row, of which a product takes eight. On
+// the other side of the product are the four units of each row of x in rows of their own, zeros but
+// for the lanes that bring their columns. What a lane needs of x it keeps; a block goes through
+// several eights of rows, the next of which are on their way.
+#include "backend/cuda/dense_window.h"
+
+#include <algorithm>
+
+#include "backend/cuda/tensor_core.cuh"
+#include "base/check.h"
+
+namespace strata::cuda {
+namespace {
+
+constexpr int kRows = kDenseWindowRows;
+constexpr int kWindow = 4;  // rows of x that go through a weight together
+constexpr int kSetsMost = 2;
+constexpr int kRowsLeast = 3;  // fewer cost less as products of one row after the other
+constexpr int kQuad = 4;       // units that a warp multiplies at once
+constexpr int kUnitBytes = 34;
+
+// Warps of a block: each has of every Shape::lanes units one quad.
+template <typename Shape>
+constexpr int kWarpsOf = Shape::lanes / kQuad;
+// Blocks of a multiprocessor, which registers are enough for.
+template <typename Shape>
+constexpr int kBlocksOf = kWarpsOf<Shape> == 4 ? 3 : 1;
+
+__device__ inline int column_of_lane() { return static_cast<int>(threadIdx.x) % kWarp / 4; }
+__device__ inline int quarter_of_lane() { return static_cast<int>(threadIdx.x) % 4; }
+
+// The first of the two units of a quad whose sums the lane gets.
+__device__ inline int unit_of_lane() { return column_of_lane() / kWindow * 2; }
+
+// The lane's codes of x: of row column_of_lane() % 4 of each set of kWindow rows those of the unit
+// of its quarter, where the row of the product is that unit's; and the scales of what it gets sums
+// of. In shared memory, each lane's for itself.
+template <typename Shape, int kSets>
+class WindowRows {
+  public:
+    static constexpr int kThreads = kWarpsOf<Shape> * kWarp;
+    static constexpr int kCodesBytes = kSets * Shape::held * 2 * kThreads * 16;
+    static constexpr int kBytes = kCodesBytes + kSets * Shape::held * kThreads * 8;
+
+    __device__ static void load(const DenseArgs& args, int set) {
+        const int t = min(set * kWindow + column_of_lane() % kWindow, args.x_rows - 1);
+        const std::byte* row = args.made + t * Shape::x_bytes;
+        const bool own = quarter_of_lane() / 2 * 2 == unit_of_lane();
+        const int quad = static_cast<int>(threadIdx.x) / kWarp * kQuad;
+        const auto* codes_at = reinterpret_cast<const uint4*>(row) + quad + quarter_of_lane();
+        const float* scale_at =
+            reinterpret_cast<const float*>(row) + 8 * Shape::units + quad + unit_of_lane();
+#pragma unroll
+        for (int u = 0; u < Shape::held; ++u) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int at = half * Shape::units + u * Shape::lanes;
+                place(set, u, half) = own ? codes_at[at] : uint4{0, 0, 0, 0};
+            }
+            scale(set, u) = *reinterpret_cast<const float2*>(scale_at + u * Shape::lanes);
+        }
+    }
+    __device__ static uint4& place(int set, int u, int half) {
+        auto* all = reinterpret_cast<uint4*>(shared_bytes());
+        return all[((set * Shape::held + u) * 2 + half) * kThreads + static_cast<int>(threadIdx.x)];
+    }
+    __device__ static float2& scale(int set, int u) {
+        auto* all = reinterpret_cast<float2*>(shared_bytes() + kCodesBytes);
+        return all[(set * Shape::held + u) * kThreads + static_cast<int>(threadIdx.x)];
+    }
+};
+
+// The part that has a tile, and which of the part's it is.
+struct PartTile {
+    const DensePart& part;
+    int number;
+
+    __device__ static PartTile of(const DenseArgs& args, int tile) {
+        int own = 0;
+        while (own + 1 < args.parts && tile >= args.first_block[own + 1]) ++own;
+        return {args.part[own], tile - args.first_block[own]};
+    }
+};
+
+// The lane's codes of weight row column_of_lane() of a tile, and the scales of rows 2 q and 2 q + 1
+// of it for its two units, q its quarter.
+template <typename Shape>
+struct WindowWeights {
+    uint4 codes[Shape::held][2];
+    unsigned scales[Shape::held][2];
+
+    __device__ void load(const PartTile& tile) {
+        const auto row_at = [&](int r) {
+            const int row = min(tile.number * kRows + r, tile.part.rows - 1);
+            return tile.part.weight + std::int64_t{row} * (Shape::units * kUnitBytes);
+        };
+        const int quad = static_cast<int>(threadIdx.x) / kWarp * kQuad;
+        const std::byte* row = row_at(column_of_lane()) + (quad + quarter_of_lane()) * 16;
+        const int scale_at = Shape::units * 32 + (quad + unit_of_lane()) * 2;
+        const std::byte* scale = row_at(2 * quarter_of_lane()) + scale_at;
+        const std::byte* next = row_at(2 * quarter_of_lane() + 1) + scale_at;
+#pragma unroll
+        for (int u = 0; u < Shape::held; ++u) {
+            codes[u][0] = load_early<uint4>(row + u * Shape::lanes * 16);
+            codes[u][1] = load_early<uint4>(row + (Shape::units + u * Shape::lanes) * 16);
+            scales[u][0] = load_early<unsigned>(scale + u * Shape::lanes * 2);
+            scales[u][1] = load_early<unsigned>(next + u * Shape::lanes * 2);
+        }
+    }
+};
+
+// sums[2 i + r] += the products of the lane's unit i of each quad with weight row 2 q + r, of row
+// column_of_lane() % 4 of the set.
+template <typename Shape, int kSets>
+__device__ __forceinline__ void add_quads(const WindowWeights<Shape>& weight, int set,
+                                          float (&sums)[4]) {
+    using X = WindowRows<Shape, kSets>;
+    const bool first = quarter_of_lane() % 2 == 0;
+#pragma unroll
+    for (int u = 0; u < Shape::held; ++u) {
+        int bits[4] = {kSumBits, kSumBits, kSumBits, kSumBits};
+        const auto add = [&](unsigned a0, unsigned a1, unsigned b0, unsigned b1) {
+            const unsigned a[4] = {first ? a0 : 0, first ? 0 : a0, first ? a1 : 0, first ? 0 : a1};
+            add_tile_s8(bits, a, b0, b1);
+        };
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const uint4 a = X::place(set, u, half);
+            const uint4& b = weight.codes[u][half];
+            add(a.x, a.y, b.x, b.y);
+            add(a.z, a.w, b.z, b.w);
+        }
+        const float2 scale = X::scale(set, u);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const float own = i == 0 ? scale.x : scale.y;
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+                const auto half = static_cast<std::uint16_t>(weight.scales[u][r] >> 16 * i);
+                sums[2 * i + r] = __fmaf_rn(float_of_sum(bits[2 * i + r]),
+                                            half_to_float(half) * own, sums[2 * i + r]);
+            }
+        }
+    }
+}
+
+// The sums of a tile from those of its units, [kWarps, kQuad, kWindow, kRows], in the order in
+// which lanes of dense_rows.cu exchange theirs.
+template <int kWarps>
+__device__ __forceinline__ float sum_of_units(const float* units) {
+    float sums[kWarps][kQuad];
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+#pragma unroll
+        for (int j = 0; j < kQuad; ++j) sums[w][j] = units[(w * kQuad + j) * kWindow * kRows];
+    }
+#pragma unroll
+    for (int j = 0; j < kQuad; ++j) {
+#pragma unroll
+        for (int by = kWarps / 2; by > 0; by /= 2) {
+#pragma unroll
+            for (int w = 0; w < by; ++w) sums[w][j] += sums[w + by][j];
+        }
+    }
+    return (sums[0][0] + sums[0][2]) + (sums[0][1] + sums[0][3]);
+}
+
+// The first blocks have the rows without blocks, one each; the others go through the tiles.
+template <typename Shape, int kSets>
+__global__ void __launch_bounds__(kWarpsOf<Shape>* kWarp, kBlocksOf<Shape>)
+    dense_window_kernel(const __grid_constant__ DenseArgs args, int values, int tiles) {
+    if (!kPromptsRun) return;
+    constexpr int kWarps = kWarpsOf<Shape>;
+    __shared__ float units[2][kSets][kWarps][kQuad][kWindow][kRows];
+    if constexpr (Shape::has_values) {
+        if (static_cast<int>(blockIdx.x) < values) {
+            const PartTile row = PartTile::of(args, static_cast<int>(blockIdx.x));
+            return multiply_values<Shape, kWindow>(args, row.part, row.number);
+        }
+    }
+    const auto thread = static_cast<int>(threadIdx.x);
+    const int blocks = static_cast<int>(gridDim.x) - values;
+    WindowWeights<Shape> next;
+    next.load(PartTile::of(args, static_cast<int>(blockIdx.x)));
+    follow_earlier_kernels();
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) WindowRows<Shape, kSets>::load(args, set);
+    int turn = 0;
+#pragma unroll 1
+    for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += blocks, turn ^= 1) {
+        const WindowWeights<Shape> weight = next;
+        const PartTile own = PartTile::of(args, tile);
+        if (tile + blocks < tiles) next.load(PartTile::of(args, tile + blocks));
+#pragma unroll 1
+        for (int set = 0; set < kSets; ++set) {
+            float sums[4] = {};
+            add_quads<Shape, kSets>(weight, set, sums);
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                float* to = units[turn][set][thread / kWarp][unit_of_lane() + i]
+                                 [column_of_lane() % kWindow] +
+                            2 * quarter_of_lane();
+                *reinterpret_cast<float2*>(to) = make_float2(sums[2 * i], sums[2 * i + 1]);
+            }
+        }
+        // Who comes here with the other half has left this one.
+        __syncthreads();
+        const int t = thread / kRows;
+        const int row = own.number * kRows + thread % kRows;
+        if (t < args.x_rows && row < own.part.rows) {
+            const float* from = units[turn][t / kWindow][0][0][t % kWindow] + thread % kRows;
+            args.store(own.part, t, row, sum_of_units<kWarps>(from));
+        }
+    }
+}
+
+template <typename Shape, int kSets>
+void launch_sets(Queue& queue, const DenseArgs& args, int values, int tiles) {
+    using X = WindowRows<Shape, kSets>;
+    static_assert(kSets * kWindow * kRows <= X::kThreads);
+    const int blocks =
+        values + std::min(tiles - values, kBlocksOf<Shape> * queue.multiprocessors());
+    launch(queue,
+           {.blocks = dim3(static_cast<unsigned>(blocks)),
+            .threads = X::kThreads,
+            .shared_bytes = X::kBytes,
+            .dependent = true},
+           dense_window_kernel<Shape, kSets>, args, values, tiles);
+}
+
+template <typename Shape>
+void launch_shape(Queue& queue, const DenseArgs& args, int values, int tiles) {
+    if (args.x_rows <= kWindow) return launch_sets<Shape, 1>(queue, args, values, tiles);
+    launch_sets<Shape, kSetsMost>(queue, args, values, tiles);
+}
+
+// Shared memory of a block: x and the sums of units.
+template <typename Shape>
+std::size_t bytes_of(int x_rows) {
+    const int sets = x_rows <= kWindow ? 1 : kSetsMost;
+    constexpr std::size_t kSums = sizeof(float) * 2 * kWarpsOf<Shape> * kQuad * kWindow * kRows;
+    return static_cast<std::size_t>(sets) * (WindowRows<Shape, 1>::kBytes + kSums);
+}
+
+}  // namespace
+
+bool has_dense_window(const Queue& queue, int x_rows, int cols, quant::Type type) {
+    if (!queue.has_tensor_cores() || type != quant::Type::q8_0) return false;
+    if (x_rows < kRowsLeast || x_rows > kSetsMost * kWindow) return false;
+    const std::size_t most = queue.shared_bytes_max();
+    if (cols == Cols2560::cols) return bytes_of<Cols2560>(x_rows) <= most;
+    if (cols == Cols5120::cols) return bytes_of<Cols5120>(x_rows) <= most;
+    return cols == Cols6144::cols && bytes_of<Cols6144>(x_rows) <= most;
+}
+
+void launch_dense_window(Queue& queue, const DenseArgs& args, int cols) {
+    int values = 0;
+    int tiles = 0;
+    for (int i = 0; i < args.parts; ++i) {
+        const DensePart& part = args.part[i];
+        if (!has_blocks(part.type)) {
+            values += part.rows;
+            tiles += part.rows;
+        } else {
+            tiles += (part.rows + kRows - 1) / kRows;
+        }
+    }
+    if (cols == Cols2560::cols) return launch_shape<Cols2560>(queue, args, values, tiles);
+    if (cols == Cols5120::cols) return launch_shape<Cols5120>(queue, args, values, tiles);
+    STRATA_CHECK(cols == Cols6144::cols);
+    launch_shape<Cols6144>(queue, args, values, tiles);
+}
+
+}  // namespace strata::cuda
