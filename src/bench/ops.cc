@@ -12,7 +12,7 @@ namespace bench {
 std::vector<OpFamily> op_families() {
     std::vector<OpFamily> all;
     for (const auto& some : {stream_families(), ngram_families(), delta_families(),
-                             attention_families(), expert_families()}) {
+                             attention_families(), expert_families(), draw_families()}) {
         all.insert(all.end(), some.begin(), some.end());
     }
     return all;

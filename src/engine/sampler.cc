@@ -358,16 +358,22 @@ Result<std::int32_t> Sampler::pick_penalized(std::int64_t position) {
 }
 
 std::int32_t Sampler::draw_kept(std::int64_t position) {
+    // Noise is at most -log(1 - u), and what it is added to at most 0: where that cannot reach the
+    // best so far, its logarithms need not be known.
+    constexpr double kSafety = 1 - 1e-6;
+    Candidate best{-std::numeric_limits<double>::infinity(), -1};
+    double enough = 1;
     for (Candidate& c : candidates_) {
-        c.logit += gumbel(sampling_.seed, static_cast<std::uint64_t>(position),
-                          static_cast<std::uint32_t>(c.id));
+        const double u = uniform(sampling_.seed, static_cast<std::uint64_t>(position),
+                                 static_cast<std::uint32_t>(c.id));
+        if ((1 - u) * kSafety > enough) continue;
+        c.logit += gumbel(u);
+        // Independent of the order in which the filters left the candidates.
+        if (c.logit < best.logit || (c.logit == best.logit && c.id > best.id)) continue;
+        best = c;
+        enough = std::exp(-best.logit);
     }
-    // Independent of the order in which the filters left the candidates.
-    return std::max_element(candidates_.begin(), candidates_.end(),
-                            [](const Candidate& a, const Candidate& b) {
-                                return a.logit != b.logit ? a.logit < b.logit : a.id > b.id;
-                            })
-        ->id;
+    return best.id;
 }
 
 }  // namespace strata

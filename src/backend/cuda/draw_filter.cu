@@ -30,17 +30,27 @@ struct Level {
     __device__ bool idle() const { return ends == 1 ? rule->top_k <= 0 : rule->top_p >= 1; }
 };
 
+// Adds to a sum in shared memory, whose atomic sums have 32 bits.
+__device__ void add_shared(unsigned* low, unsigned* high, unsigned long long value) {
+    const auto lower = static_cast<unsigned>(value);
+    if (value == 0) return;
+    const unsigned before = atomicAdd(low, lower);
+    const auto upper = static_cast<unsigned>(value >> 32) + (before + lower < before ? 1u : 0u);
+    if (upper != 0) atomicAdd(high, upper);
+}
+
 // Block (piece, row, end).
 __global__ void __launch_bounds__(kLogitThreads) fill_bins(const __grid_constant__ Level args) {
     follow_earlier_kernels();
     __shared__ unsigned counts[kBins];
-    __shared__ unsigned long long masses[kBins];
+    __shared__ unsigned low[kBins];
+    __shared__ unsigned high[kBins];
     if (args.idle()) return;
     const int thread = static_cast<int>(threadIdx.x);
     const std::int64_t at = std::int64_t{blockIdx.y} * args.ends + blockIdx.z;
     for (int b = thread; b < kBins; b += kLogitThreads) {
         counts[b] = 0;
-        masses[b] = 0;
+        low[b] = high[b] = 0;
     }
     __syncthreads();
     const unsigned known = args.level == 0 ? 0 : args.searches[at].depth;
@@ -53,14 +63,15 @@ __global__ void __launch_bounds__(kLogitThreads) fill_bins(const __grid_constant
         if (args.level > 0 && bits >> shift_of(args.level - 1) != known) continue;
         const unsigned bin = bin_of(bits, args.level);
         atomicAdd(&counts[bin], 1u);
-        atomicAdd(&masses[bin], static_cast<unsigned long long>(expf(-depth) * kMassOne));
+        const float mass = expf(-depth) * kMassOne;
+        add_shared(&low[bin], &high[bin], static_cast<unsigned long long>(mass));
     }
     __syncthreads();
     for (int b = thread; b < kBins; b += kLogitThreads) {
         if (counts[b] == 0) continue;
         Heap& to = args.bins[at * kBins + b];
         atomicAdd(&to.count, static_cast<unsigned long long>(counts[b]));
-        atomicAdd(&to.mass, masses[b]);
+        atomicAdd(&to.mass, static_cast<unsigned long long>(high[b]) << 32 | low[b]);
     }
 }
 
