@@ -110,7 +110,8 @@ struct MtpDraft {
     std::vector<float> confidence;  // softmax probability of each pick
     // [guesses, rows of the head that were read], where they are kept; as in StepResult.
     MatrixView<const float> logits;
-    std::int64_t computed = 0;  // guesses, one below the floor included
+    std::int64_t computed = 0;  // guesses, those after the chain's end included
+    std::int64_t judged = 0;    // of them, those of the chain and one below the floor
 };
 
 // How a chain is drawn; without functions greedily and to its end.
@@ -137,6 +138,10 @@ struct MtpChoice {
     // layer with a head of its own takes no notice of it.
     std::int32_t token_end = 0;
     bool keep_logits = false;  // MtpDraft::logits is wanted
+    // Of a chain that may end early and that none of `pick` draws: guesses that are computed before
+    // the first of them is judged, and then the next ones, where work is recorded; elsewhere it is
+    // one. It changes no guess.
+    std::int64_t at_once = 1;
 };
 
 // Owns the file and the weights; sequences are the caller's. Calls are not concurrent.
@@ -324,6 +329,8 @@ class Target {
                             std::int64_t count);
     void tell_chain(const Sequence& sequence, const MtpChain& chain, std::int64_t first);
     void submit_chain(const MtpChain& chain, Forward::Start start, std::int64_t count);
+    // How many guesses of a chain are computed before they are looked at.
+    std::int64_t guesses_at_once(float confidence_min, const MtpChoice& choice) const;
     // Tells the device of the next guess, where it is to draw it.
     void tell_guess(const MtpDraft& draft, MtpChain& chain, const MtpChoice& choice);
     // Takes guesses of picked_ into the draft; false: the chain ends.

@@ -139,12 +139,10 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
     MtpDraft draft;
     logits_.clear();
     logits_on_device_ = 0;
-    // A guess that may be the last is cheaper to wait for than one after it is to compute.
-    const bool one_by_one = choice.pick || choice.keep_logits || choice.go_on || confidence_min > 0;
+    const std::int64_t at_once = guesses_at_once(confidence_min, choice);
     bool more = true;
     while (more && draft.computed < guesses) {
-        const std::int64_t count =
-            one_by_one ? 1 : std::min(guesses - draft.computed, kMtpChainMax);
+        const std::int64_t count = std::min(guesses - draft.computed, at_once);
         tell_guess(draft, chain, choice);
         run_chain(sequence, chain, draft.computed, count);
         const bool whole = (choice.pick && !chain.listed) || choice.keep_logits;
@@ -157,6 +155,13 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
     const auto kept = choice.keep_logits ? static_cast<std::int64_t>(draft.path.size()) : 0;
     draft.logits = {logits_.data(), kept, width};
     return draft;
+}
+
+std::int64_t Target::guesses_at_once(float confidence_min, const MtpChoice& choice) const {
+    // The next guess follows what the host draws.
+    if (choice.pick || choice.keep_logits) return 1;
+    if (!choice.go_on && confidence_min <= 0) return kMtpChainMax;
+    return queue_->records() ? std::clamp<std::int64_t>(choice.at_once, 1, kMtpChainMax) : 1;
 }
 
 // Where work is recorded, cells that the chain needs are run with its first guesses, as far as they
@@ -370,12 +375,15 @@ bool Target::take_guesses(MtpDraft& draft, MtpChain& chain, std::int64_t guesses
                           float confidence_min, const MtpChoice& choice) {
     const bool drawn = !choice.pick || draw_guess(draft, chain, choice).ok();
     for (const op::Picked& guess : picked_) {
+        ++draft.judged;
         if (!drawn || !(guess.confidence >= confidence_min)) return false;
         draft.path.push_back(guess.token);
         draft.confidence.push_back(guess.confidence);
         chain.next = guess.token;
+        const bool last = std::ssize(draft.path) == guesses;
+        if (!last && choice.go_on && !choice.go_on(draft.path, draft.confidence)) return false;
     }
-    return draft.computed == guesses || !choice.go_on || choice.go_on(draft.path, draft.confidence);
+    return true;
 }
 
 }  // namespace strata::model

@@ -29,8 +29,11 @@ Result<Guesses> MtpDrafter::guess(const GuessRequest& request) {
             return request.draw->draw_of(picked, before.by(chain));
         };
     }
+    const bool may_end = request.go_on || confidence_min_ > 0;
+    if (may_end) choice.at_once = lengths_.at_once(request.count);
     STRATA_ASSIGN(model::MtpDraft draft, target_.draft(sequence_, request.text.back(),
                                                        request.count, confidence_min_, choice));
+    if (may_end) lengths_.see(draft.judged, request.count);
     return Guesses{std::move(draft.path), std::move(draft.confidence), draft.computed};
 }
 

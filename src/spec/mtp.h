@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/target.h"
+#include "spec/chain_lengths.h"
 #include "spec/drafter.h"
 
 namespace strata::spec {
@@ -27,6 +28,7 @@ class MtpDrafter final : public Drafter {
     model::Sequence& sequence_;
     float confidence_min_;
     std::int32_t token_end_;
+    ChainLengths lengths_;  // of those that may end early
 };
 
 }  // namespace strata::spec

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "tests/support/rig.h"
@@ -273,6 +274,29 @@ TEST_F(Cuda, shift_history_keeps_the_last_rows) {
                              std::vector<float>(all.end() - n * kCols, all.end()));
         }
     }
+}
+
+// What is used again and again stays recorded, and the rest makes room.
+TEST_F(Cuda, of_many_keys_those_in_use_stay_recorded) {
+    const auto queue = backend_->backend.device->make_queue();
+    int submitted = 0;
+    const auto run = [&](std::int64_t key) {
+        const std::array<std::int64_t, 1> keys{key};
+        queue->run(keys, [&] { ++submitted; });
+    };
+    run(0);
+    run(0);
+    run(1);
+    run(1);
+    EXPECT_EQ(submitted, 4);
+    for (std::int64_t key = 2; key < 600; ++key) {
+        run(key);
+        run(0);
+    }
+    EXPECT_EQ(submitted, 4 + 598);
+    run(1);
+    EXPECT_EQ(submitted, 4 + 598 + 1);
+    EXPECT_TRUE(queue->status().ok());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tests/model/tiny_target.h"
 #include "tests/support/backends.h"
@@ -216,7 +217,7 @@ TEST(CudaModel, guesses_drawn_from_a_list_are_those_drawn_from_all_logits) {
     expect_close("confidence", got->confidence, want->confidence, 4, Tolerance::recurrence());
 }
 
-// The cells that a chain needs, and all of its guesses.
+// The cells that a chain needs, and all of its guesses, though it may end early.
 TEST(CudaModel, a_chain_of_guesses_is_one_launch) {
     TestBackend* backend = cuda_backend();
     if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";
@@ -224,6 +225,9 @@ TEST(CudaModel, a_chain_of_guesses_is_one_launch) {
     const Tokens tokens = random_tokens("cuda chain", 12, models.cpu->config());
     model::Sequence on_cpu = models.cpu.sequence(true);
     auto sequence = std::move(models.cuda->make_sequence({256, op::CacheType::f16, true})).value();
+    model::MtpChoice choice;
+    choice.go_on = [](std::span<const std::int32_t>, std::span<const float>) { return true; };
+    choice.at_once = 3;
     // Submitted, captured and launched, of each of two states that take turns.
     for (std::size_t at = 0; at < tokens.size(); at += 2) {
         const auto rows = std::span(tokens).subspan(at, 2);
@@ -231,7 +235,7 @@ TEST(CudaModel, a_chain_of_guesses_is_one_launch) {
         run(*models.cuda, sequence, rows, 2);
         const auto want = models.cpu->draft(on_cpu, 17, 3, 0);
         const auto before = cuda_counts();
-        const auto got = models.cuda->draft(sequence, 17, 3, 0);
+        const auto got = models.cuda->draft(sequence, 17, 3, 1e-9F, choice);
         const auto after = cuda_counts();
         ASSERT_TRUE(want.ok() && got.ok());
         EXPECT_EQ(got->path, want->path) << at;
@@ -239,6 +243,36 @@ TEST(CudaModel, a_chain_of_guesses_is_one_launch) {
             EXPECT_TRUE(is_one_launch(*after - *before))
                 << testing::PrintToString(*after - *before);
         }
+    }
+}
+
+TEST(CudaModel, a_chain_ends_where_it_would_guess_by_guess_however_many_are_computed_at_once) {
+    TestBackend* backend = cuda_backend();
+    if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";
+    Loaded models(*backend, {});
+    const Tokens tokens = random_tokens("cuda ends", 3, models.cpu->config());
+    auto sequence = std::move(models.cuda->make_sequence({256, op::CacheType::f16, true})).value();
+    run(*models.cuda, sequence, tokens, 3);
+    const auto all = models.cuda->draft(sequence, 17, 4, 0).value();
+    const float least = *std::min_element(all.confidence.begin(), all.confidence.end());
+    const auto below = std::find(all.confidence.begin(), all.confidence.end(), least);
+    const auto kept = below - all.confidence.begin();
+    for (const std::int64_t at_once : {1, 3, 16}) {
+        model::MtpChoice choice;
+        choice.at_once = at_once;
+        const float floor = std::nextafter(least, 1.0F);
+        const auto cut = models.cuda->draft(sequence, 17, 4, floor, choice).value();
+        EXPECT_EQ(cut.path, Tokens(all.path.begin(), all.path.begin() + kept)) << at_once;
+        EXPECT_EQ(cut.judged, kept + 1);
+        EXPECT_EQ(cut.computed, std::min<std::int64_t>(4, (kept / at_once + 1) * at_once));
+        std::vector<std::size_t> asked;
+        choice.go_on = [&](std::span<const std::int32_t> chain, std::span<const float>) {
+            asked.push_back(chain.size());
+            return chain.size() < 2;
+        };
+        const auto two = models.cuda->draft(sequence, 17, 4, 0, choice).value();
+        EXPECT_EQ(two.path, Tokens(all.path.begin(), all.path.begin() + 2)) << at_once;
+        EXPECT_EQ(asked, (std::vector<std::size_t>{1, 2}));
     }
 }
 

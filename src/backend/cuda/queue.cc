@@ -11,8 +11,10 @@ namespace strata::cuda {
 namespace {
 
 constexpr std::size_t kBlockBytesMin = std::size_t{1} << 20;
-// Sixteen window sizes, two states each, a few kinds of work and lengths of context.
-constexpr std::size_t kGraphsMax = 512;
+// Keys tell windows and chains of guesses of 1 to 16 rows apart, after 0 to 16 cells, the states
+// that take turns, what is picked and bounds of the context: more than are in use at a time. A
+// graph takes about a kilobyte of the device's memory a kernel, which the plan's reserve has.
+constexpr std::size_t kGraphsMax = 256;
 // What is fetched at once by way of pinned memory.
 constexpr std::size_t kStagingBytes = std::size_t{64} << 10;
 // The driver takes 1,024.
@@ -199,6 +201,18 @@ void Queue::forget_graphs() {
     graphs_.clear();
 }
 
+void Queue::forget_oldest_graph() {
+    if (graphs_.size() < kGraphsMax) return;
+    const auto oldest = std::min_element(
+        graphs_.begin(), graphs_.end(),
+        [](const auto& a, const auto& b) { return a.second.turn < b.second.turn; });
+    // One that still runs is freed when it has ended.
+    if (oldest->second.exec != nullptr) {
+        static_cast<void>(cudaGraphExecDestroy(oldest->second.exec));
+    }
+    graphs_.erase(oldest);
+}
+
 cudaGraphExec_t Queue::capture(const std::function<void()>& submit) {
     // Not supported: then everything is submitted each time.
     if (cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed) != cudaSuccess) {
@@ -233,11 +247,12 @@ void Queue::run(std::span<const std::int64_t> key, const std::function<void()>& 
     }
     if (found == graphs_.end()) {
         submit();
-        if (graphs_.size() >= kGraphsMax) forget_graphs();
-        graphs_.emplace(std::move(own), Graph{nullptr, arena_.generation()});
+        forget_oldest_graph();
+        graphs_.emplace(std::move(own), Graph{nullptr, arena_.generation(), ++graph_turn_});
         return;
     }
     Graph& graph = found->second;
+    graph.turn = ++graph_turn_;
     if (graph.exec == nullptr) graph.exec = capture(submit);
     if (graph.exec == nullptr) {
         submit();

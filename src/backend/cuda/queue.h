@@ -103,7 +103,8 @@ class Queue final : public device::Queue {
     void pace();
     bool records() const override { return true; }
     // The first call with a key runs what is submitted, so that scratch memory and code are there;
-    // the second captures it as a graph, and later ones launch that.
+    // the second captures it as a graph, and later ones launch that. Of many keys, what was not
+    // used for longest is forgotten.
     void run(std::span<const std::int64_t> key, const std::function<void()>& submit) override;
     cudaStream_t stream() const { return stream_; }
     int multiprocessors() const { return multiprocessors_; }
@@ -129,14 +130,18 @@ class Queue final : public device::Queue {
     struct Graph {
         cudaGraphExec_t exec = nullptr;  // null: its work ran once
         std::uint64_t arena = 0;         // Arena::generation() of its memory
+        std::uint64_t turn = 0;          // of its last use
     };
     std::byte* take_bytes(std::size_t bytes);
     // Makes one piece of the scratch memory.
     void settle();
     cudaGraphExec_t capture(const std::function<void()>& submit);
     void forget_graphs();
+    // Makes room for one more.
+    void forget_oldest_graph();
 
     std::map<std::vector<std::int64_t>, Graph, std::less<>> graphs_;
+    std::uint64_t graph_turn_ = 0;
     const int number_;
     Health& health_;
     const bool poison_;
