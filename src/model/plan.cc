@@ -70,15 +70,16 @@ std::int64_t longest_context(const FileSizes& files, const Config& config, PlanO
     return low;
 }
 
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
 std::string mib(std::uint64_t bytes) {
-    constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
     return concat(bytes / kMiB + (bytes % kMiB == 0 ? 0 : 1), " MiB");
 }
 
 // Never more than there is.
 std::string whole_mib(std::uint64_t bytes) {
-    if (bytes < std::uint64_t{1} << 20) return concat(bytes, " bytes");
-    return concat(bytes >> 20, " MiB");
+    if (bytes < kMiB) return concat(bytes, " bytes");
+    return concat(bytes / kMiB, " MiB");
 }
 
 std::string free_memory(const MemoryRoom& room) {

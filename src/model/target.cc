@@ -322,7 +322,6 @@ Status Target::sink_logits(Forward& pass, std::int64_t from, std::int64_t rows,
         const std::int64_t now = std::min(rows - done, at_.logits.rows);
         logits_.clear();
         take_logits(pass, from + done, now, head, logits_);
-        queue_->wait();
         STRATA_TRY(status());
         STRATA_TRY(sink({logits_.data(), now, config_.vocabulary}));
         done += now;
@@ -350,7 +349,6 @@ std::span<const float> Target::fetch_logits(std::int64_t row) {
     grow(logits_, static_cast<std::size_t>(config_.vocabulary));
     device_->download(*queue_, std::as_writable_bytes(std::span(logits_)),
                       reinterpret_cast<const std::byte*>(at_.logits.row(row)));
-    queue_->wait();
     return logits_;
 }
 

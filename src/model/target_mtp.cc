@@ -328,7 +328,6 @@ void Target::take_guess_logits(std::int64_t rows) {
     grow(logits_, logits_.size() + width);
     device_->download(*queue_, std::as_writable_bytes(std::span(logits_).last(width)),
                       reinterpret_cast<const std::byte*>(at_.logits.data));
-    queue_->wait();
 }
 
 Result<bool> Target::draw_listed(const MtpDraft& draft, const MtpChain& chain,

@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <string>
 
 #include "backend/cuda/kernels.h"
@@ -13,6 +15,9 @@
 
 namespace strata::cuda {
 namespace {
+
+// Of memory that is not pinned.
+constexpr std::size_t kTakenAtOnce = std::size_t{64} << 10;
 
 class Device final : public device::Device {
   public:
@@ -61,7 +66,10 @@ class Device final : public device::Device {
     }
 
     void upload(device::Queue& queue, std::byte* to, std::span<const std::byte> from) override {
-        // Memory that is not pinned has been read when the call returns.
+        // Memory that is not pinned has been read when the call returns. More of it than the driver
+        // takes at once waits in the driver, without a limit, for what was submitted before: it
+        // comes when nothing is left to wait for.
+        if (from.size() > kTakenAtOnce && !is_pinned(from.data())) own(queue).wait();
         move(queue, to, from.data(), from.size(), cudaMemcpyHostToDevice);
     }
     void download(device::Queue& queue, std::span<std::byte> to, const std::byte* from) override {
@@ -73,6 +81,8 @@ class Device final : public device::Device {
     }
     void clear(device::Queue& queue, std::byte* data, std::size_t bytes) override {
         if (bytes == 0 || own(queue).failed()) return;
+        own(queue).pace();
+        if (own(queue).failed()) return;
         own(queue).note(cudaMemsetAsync(data, 0, bytes, stream_of(queue)));
     }
 
@@ -81,9 +91,12 @@ class Device final : public device::Device {
         if (cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterDefault) !=
             cudaSuccess) {
             static_cast<void>(cudaGetLastError());
+            return;
         }
+        pinned_[memory.data()] = memory.size();
     }
     void unpin(std::span<std::byte> memory) override {
+        pinned_.erase(memory.data());
         if (!settled(health_)) return;
         if (cudaHostUnregister(memory.data()) != cudaSuccess) {
             static_cast<void>(cudaGetLastError());
@@ -99,7 +112,16 @@ class Device final : public device::Device {
     static void move(device::Queue& queue, void* to, const void* from, std::size_t bytes,
                      cudaMemcpyKind kind) {
         if (bytes == 0 || own(queue).failed()) return;
+        own(queue).pace();
+        if (own(queue).failed()) return;
         own(queue).note(cudaMemcpyAsync(to, from, bytes, kind, stream_of(queue)));
+    }
+
+    bool is_pinned(const std::byte* at) const {
+        const auto after = pinned_.upper_bound(at);
+        if (after == pinned_.begin()) return false;
+        const auto& [start, bytes] = *std::prev(after);
+        return at < start + bytes;
     }
 
     // Waits until the device no longer uses the memory. Where the process ends before the device
@@ -113,6 +135,7 @@ class Device final : public device::Device {
     DeviceOptions options_;
     Health health_;
     WeightStore weights_;
+    std::map<const std::byte*, std::size_t> pinned_;  // of the host, by its start
 };
 
 }  // namespace

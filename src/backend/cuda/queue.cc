@@ -258,7 +258,8 @@ void Queue::run(std::span<const std::int64_t> key, const std::function<void()>& 
         submit();
         return;
     }
-    note(cudaGraphLaunch(graph.exec, stream_));
+    pace();
+    if (!failed()) note(cudaGraphLaunch(graph.exec, stream_));
 }
 
 Queue& begin_op(device::Queue& queue) {

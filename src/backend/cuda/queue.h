@@ -99,7 +99,8 @@ class Queue final : public device::Queue {
     bool failed() const { return failure_ != cudaSuccess || health_.hung; }
     // As device::Device::download.
     void download(std::span<std::byte> to, const std::byte* from);
-    // Before each launch: the driver takes a thousand or so ahead, and then waits without a limit.
+    // Before each launch, of a kernel or a graph, and each transfer: the driver takes a thousand or
+    // so ahead, and then waits without a limit.
     void pace();
     bool records() const override { return true; }
     // The first call with a key runs what is submitted, so that scratch memory and code are there;

@@ -176,7 +176,6 @@ void BlockModel::run_inject(Context& context, std::int64_t first, MatrixView<con
     if (!window || !queue_->records()) {
         submit_inject(context, {first}, features, window);
         const auto replaced = download(*device_, *queue_, work_.replaced.data, features.rows);
-        queue_->wait();
         uncounted_rows_ = features.rows;
         count_replaced(replaced);
         return;
@@ -222,7 +221,6 @@ void BlockModel::count_replaced(std::span<const std::int32_t> replaced) {
 std::int64_t BlockModel::features_replaced() {
     if (uncounted_rows_ > 0) {
         const auto replaced = download(*device_, *queue_, work_.replaced_now.data, uncounted_rows_);
-        queue_->wait();
         count_replaced(replaced);
     }
     return features_replaced_;
