@@ -1,9 +1,8 @@
 // The recurrence, row after row, so that where a prompt was cut changes no bit. Columns of a memory
-// never meet, so a warp takes eight of a head's through all rows in its registers: 768 warps at 48
-// heads of 128. Bound by instructions, 4 an entry of the memory and row, and by what they read of
-// shared memory: a lane has four columns, so that what it loads of a key and a query serves all of
-// them. What a step reads is brought to shared memory some rows ahead, and from there to registers
-// one row ahead.
+// never meet, so a warp takes four of a head's through all rows in its registers: 1,536 warps at
+// 48 heads of 128. Bound by instructions, 4 an entry of the memory and row: a lane has two columns,
+// so that what it loads of a key and a query serves both. What a step reads is brought to shared
+// memory some rows ahead, and from there to registers one row ahead.
 //
 // d = beta (v - alpha M^T k);  M <- alpha M + k d^T;  o = alpha M^T q + (q . k) d, the last from
 // the memory before, so that both reads of it are one pass and their sums travel together.
@@ -16,27 +15,27 @@
 namespace strata::cuda::prompt {
 namespace {
 
-constexpr int kRows = 16;     // brought at a time
-constexpr int kUnrolled = 4;  // steps of them without a branch
+constexpr int kThreads = 128;
+constexpr int kWarps = kThreads / kWarp;
+constexpr int kRows = 16;  // brought at a time
 
-constexpr int kOwn = 4;  // columns of a memory that a lane has entries of
-
-// Lanes that share columns, and the fours of entries of a column that each has.
+// How the lanes of a warp share columns of a memory: kParts lanes have two of them, each
+// 4 kFours entries.
 template <int kKeyDim>
 struct Split {
     static constexpr int kParts = kKeyDim >= 64 ? 16 : 8;
     static constexpr int kFours = kKeyDim / (4 * kParts);
-    static constexpr int kColumns = 32;  // of a block
-    static constexpr int kThreads = kColumns / kOwn * kParts;
+    static constexpr int kWarpColumns = 2 * kWarp / kParts;
+    static constexpr int kColumns = kWarps * kWarpColumns;  // of a block
 };
 
-// What kRows rows bring to a block. The row after them is read too, for nothing.
+// What kRows rows bring to a block.
 template <int kKeyDim>
 struct Stage {
     float q[kRows][kKeyDim];
     float k[kRows][kKeyDim];
     float v[kRows][Split<kKeyDim>::kColumns];
-    float4 gates[kRows + 1];
+    float4 gates[kRows];
 };
 
 struct Where {
@@ -49,7 +48,6 @@ template <int kKeyDim>
 __device__ void bring(Stage<kKeyDim>& stage, const DeltaRows& rows, const Where& at, int key_heads,
                       std::int64_t first) {
     const auto count = static_cast<int>(min(std::int64_t{kRows}, rows.out.rows - first));
-    constexpr int kThreads = Split<kKeyDim>::kThreads;
     const auto thread = static_cast<int>(threadIdx.x);
     constexpr int kPieces = kKeyDim / 4;
     constexpr int kValues = Split<kKeyDim>::kColumns / 4;
@@ -66,10 +64,9 @@ __device__ void bring(Stage<kKeyDim>& stage, const DeltaRows& rows, const Where&
                        row < count);
         }
     }
-    static_assert(kRows * kPieces % kThreads == 0 && kRows * kValues % kThreads == 0);
-#pragma unroll
-    for (int i = 0; i < kRows * kValues / kThreads; ++i) {
-        const int row = thread / kValues + i * (kThreads / kValues);
+    static_assert(kRows * kPieces % kThreads == 0 && kRows * kValues <= kThreads);
+    if (thread < kRows * kValues) {
+        const int row = thread / kValues;
         const int piece = thread % kValues * 4;
         const float* from = rows.values.data + (first + row) * rows.value_stride;
         copy_async(&stage.v[row][piece], from + at.column + piece, row < count);
@@ -106,75 +103,58 @@ struct Inputs {
     }
 };
 
-// The lane's entries of four columns: rows 4 part + 4 kParts n + i of the memory.
+// The lane's entries of two columns: rows 4 part + 4 kParts n + i of the memory.
 template <int kKeyDim>
 struct Columns {
     static constexpr int kFours = Split<kKeyDim>::kFours;
     static constexpr int kParts = Split<kKeyDim>::kParts;
-    float memory[kOwn][kFours][4];
-
-    // Which of the four a lane gets the sums of, and whether that of q: else that of k.
-    __device__ static int column_of(int part) {
-        return part / (kParts / 2) * 2 + part / (kParts / 4) % 2;
-    }
-    __device__ static bool is_of_q(int part) { return part / (kParts / 8) % 2 != 0; }
-    // The first of the lanes of a column with its sum of k.
-    __device__ static int part_of(int column) {
-        return column / 2 * (kParts / 2) + column % 2 * (kParts / 4);
-    }
+    float memory[2][kFours][4];
 
     __device__ static float dot(const float (&a)[kFours][4], const float (&b)[kFours][4]) {
-        float sum = a[0][0] * b[0][0];
+        float sums[kFours];
 #pragma unroll
         for (int n = 0; n < kFours; ++n) {
+            sums[n] = a[n][0] * b[n][0];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                if (n > 0 || i > 0) sum = __fmaf_rn(a[n][i], b[n][i], sum);
-            }
+            for (int i = 1; i < 4; ++i) sums[n] = __fmaf_rn(a[n][i], b[n][i], sums[n]);
         }
+        float sum = sums[0];
+#pragma unroll
+        for (int n = 1; n < kFours; ++n) sum += sums[n];
         return sum;
     }
-    // What the lane `by` away has of `other` is added to `own`.
-    __device__ static float exchange(bool upper, float low, float high, int by) {
-        return (upper ? high : low) + __shfl_xor_sync(kAllLanes, upper ? low : high, by);
-    }
-    __device__ float sum(const Inputs<kKeyDim>& in, int part) const {
-        const bool later_two = part >= kParts / 2;
-        const bool later = part % (kParts / 2) >= kParts / 4;
-        float seen[kOwn];
-        float read[kOwn];
+    // Sums over the lanes of the two columns: the upper half of the lanes gets those of the second
+    // column, and of each half the lower quarter that of k, the upper one that of q.
+    __device__ float sums(const Inputs<kKeyDim>& in, bool second, bool of_q) const {
+        float seen[2];
+        float read[2];
 #pragma unroll
-        for (int c = 0; c < kOwn; ++c) {
+        for (int c = 0; c < 2; ++c) {
             seen[c] = dot(in.k, memory[c]);
             read[c] = dot(in.q, memory[c]);
         }
+        const float own_seen = (second ? seen[1] : seen[0]) +
+                               __shfl_xor_sync(kAllLanes, second ? seen[0] : seen[1], kParts / 2);
+        const float own_read = (second ? read[1] : read[0]) +
+                               __shfl_xor_sync(kAllLanes, second ? read[0] : read[1], kParts / 2);
+        float sum = (of_q ? own_read : own_seen) +
+                    __shfl_xor_sync(kAllLanes, of_q ? own_seen : own_read, kParts / 4);
 #pragma unroll
-        for (int c = 0; c < 2; ++c) {
-            seen[c] = exchange(later_two, seen[c], seen[c + 2], kParts / 2);
-            read[c] = exchange(later_two, read[c], read[c + 2], kParts / 2);
-        }
-        const float own_seen = exchange(later, seen[0], seen[1], kParts / 4);
-        const float own_read = exchange(later, read[0], read[1], kParts / 4);
-        float sum = exchange(is_of_q(part), own_seen, own_read, kParts / 8);
-#pragma unroll
-        for (int by = kParts / 16; by > 0; by /= 2) sum += __shfl_xor_sync(kAllLanes, sum, by);
+        for (int by = kParts / 8; by > 0; by /= 2) sum += __shfl_xor_sync(kAllLanes, sum, by);
         return sum;
     }
-    // Returns o, in the lanes that have the sum of q.
+    // Returns o, in the lanes that have the sums of q.
     __device__ float step(const Inputs<kKeyDim>& in, int lane) {
         const int part = lane % kParts;
+        const bool second = part >= kParts / 2;
         const float alpha = in.gates.x;
-        const float seen = alpha * sum(in, part);
-        const float own = in.gates.y * (in.v - seen);
-        float d[kOwn];
+        const float sum = sums(in, second, part % (kParts / 2) >= kParts / 4);
+        const float own = in.gates.y * (in.v - alpha * sum);
+        const int first = lane / kParts * kParts;
+        const float d[2] = {__shfl_sync(kAllLanes, own, first),
+                            __shfl_sync(kAllLanes, own, first + kParts / 2)};
 #pragma unroll
-        for (int c = 0; c < kOwn; ++c) {
-            d[c] = __shfl_sync(kAllLanes, own, lane - part + part_of(c));
-        }
-        // That of the lane's column, which is `own` where the sum is that of k.
-        const float change = __shfl_sync(kAllLanes, own, lane & ~(kParts / 8));
-#pragma unroll
-        for (int c = 0; c < kOwn; ++c) {
+        for (int c = 0; c < 2; ++c) {
 #pragma unroll
             for (int n = 0; n < kFours; ++n) {
 #pragma unroll
@@ -183,70 +163,65 @@ struct Columns {
                 }
             }
         }
-        return __fmaf_rn(in.gates.z, change, seen);
+        return __fmaf_rn(in.gates.z, second ? d[1] : d[0], alpha * sum);
     }
 };
 
 template <int kKeyDim>
-__global__ void __launch_bounds__(Split<kKeyDim>::kThreads)
-    run_heads(op::DeltaNet args, DeltaRows rows) {
-    constexpr int kFours = Split<kKeyDim>::kFours;
+__global__ void __launch_bounds__(kThreads) run_heads(op::DeltaNet args, DeltaRows rows) {
+    using Own = Split<kKeyDim>;
     auto* stages = reinterpret_cast<Stage<kKeyDim>*>(shared_bytes());
     const op::DeltaShape& shape = args.shape;
     const auto lane = static_cast<int>(threadIdx.x) % kWarp;
-    using Own = Split<kKeyDim>;
     const int part = lane % Own::kParts;
-    // The first of the lane's four, and the one whose sums it gets.
-    const int four = static_cast<int>(threadIdx.x) / Own::kParts * kOwn;
-    const int column = four + Columns<kKeyDim>::column_of(part);
+    // The first of the lane's two, and the one whose sums it gets.
+    const int pair =
+        static_cast<int>(threadIdx.x) / kWarp * Own::kWarpColumns + lane / Own::kParts * 2;
+    const int column = pair + part / (Own::kParts / 2);
     Where at;
     at.head = static_cast<int>(blockIdx.y);
     at.key = delta_key_head(shape, args.order, at.head);
     const int block = static_cast<int>(blockIdx.x) * Own::kColumns;
     at.column = at.head * shape.value_dim + block;
-    const std::int64_t state = std::int64_t{at.head} * kKeyDim * shape.value_dim + block + four;
+    const std::int64_t state = std::int64_t{at.head} * kKeyDim * shape.value_dim + block + pair;
     const auto entry = [&](int n, int i) {
         return state + (4 * part + 4 * Own::kParts * n + i) * std::int64_t{shape.value_dim};
     };
     Columns<kKeyDim> own;
-    for (int n = 0; n < kFours; ++n) {
+    for (int n = 0; n < Own::kFours; ++n) {
         for (int i = 0; i < 4; ++i) {
-            for (int c = 0; c < kOwn; ++c) own.memory[c][n][i] = args.from.memory[entry(n, i) + c];
+            for (int c = 0; c < 2; ++c) own.memory[c][n][i] = args.from.memory[entry(n, i) + c];
         }
     }
-    const bool stores = part % (Own::kParts / 4) == Own::kParts / 8;
-    float* out = rows.out.data + at.column + column;
+    const bool stores = part % (Own::kParts / 2) == Own::kParts / 4;
     bring(stages[0], rows, at, shape.key_heads, 0);
     for (std::int64_t first = 0; first < rows.out.rows; first += kRows) {
         const Stage<kKeyDim>& stage = stages[first / kRows % 2];
-        wait_copies<0>();
-        __syncthreads();
-        // All of the block have left the other stage.
+        // The other stage was left before the barrier that ended the last round.
         bring(stages[(first / kRows + 1) % 2], rows, at, shape.key_heads, first + kRows);
+        wait_copies<1>();
+        __syncthreads();
         Inputs<kKeyDim> next;
         next.load(stage, 0, part, column);
-        const auto step = [&](int later) {
+        float* out = rows.out.row(first) + at.column + column;
+        const auto step = [&](int row) {
             const Inputs<kKeyDim> in = next;
-            next.load(stage, later, part, column);
+            next.load(stage, (row + 1) % kRows, part, column);
             const float o = own.step(in, lane);
-            if (stores) *out = o;
-            out += rows.out.cols;
+            if (stores) out[row * static_cast<int>(rows.out.cols)] = o;
         };
         if (rows.out.rows - first >= kRows) {
-#pragma unroll 1
-            for (int row = 0; row < kRows; row += kUnrolled) {
-#pragma unroll
-                for (int i = 0; i < kUnrolled; ++i) step(row + i + 1);
-            }
+#pragma unroll 4
+            for (int row = 0; row < kRows; ++row) step(row);
         } else {
             const auto count = static_cast<int>(rows.out.rows - first);
-#pragma unroll 1
-            for (int row = 0; row < count; ++row) step(row + 1);
+            for (int row = 0; row < count; ++row) step(row);
         }
+        __syncthreads();
     }
-    for (int n = 0; n < kFours; ++n) {
+    for (int n = 0; n < Own::kFours; ++n) {
         for (int i = 0; i < 4; ++i) {
-            for (int c = 0; c < kOwn; ++c) args.to.memory[entry(n, i) + c] = own.memory[c][n][i];
+            for (int c = 0; c < 2; ++c) args.to.memory[entry(n, i) + c] = own.memory[c][n][i];
         }
     }
 }
@@ -258,7 +233,7 @@ void start(Queue& queue, const op::DeltaNet& args, const DeltaRows& rows) {
     launch(queue,
            {dim3(static_cast<unsigned>(shape.value_dim / Split<kKeyDim>::kColumns),
                  static_cast<unsigned>(shape.value_heads)),
-            Split<kKeyDim>::kThreads, 2 * sizeof(Stage<kKeyDim>)},
+            kThreads, 2 * sizeof(Stage<kKeyDim>)},
            run_heads<kKeyDim>, args, rows);
 }
 
