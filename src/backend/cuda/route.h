@@ -35,8 +35,8 @@ struct RouteArgs {
     bool renormalize = true;
     std::int32_t* chosen = nullptr;  // [T, k]
     float* share = nullptr;          // [T, k]
-    InputRows x;                     // of T rows; without columns: nothing is rounded
-    Round round[kRoundsMax];
+    InputRows x{};                   // of T rows; without columns: nothing is rounded
+    Round round[kRoundsMax] = {};
 };
 
 // Rows that one call takes.
