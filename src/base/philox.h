@@ -40,7 +40,8 @@ inline constexpr double uniform(std::uint64_t seed, std::uint64_t position, std:
     return value < 1.0 ? value : 1.0 - kScale;
 }
 
-// Noise of the Gumbel distribution, of a number in (0, 1); for the same from -3.7 to 36.8.
+// Noise of the Gumbel distribution, of a number in (0, 1); of those that uniform() gives it is from
+// -3.7 to 36.8.
 inline double gumbel(double u) { return -std::log(-std::log(u)); }
 inline double gumbel(std::uint64_t seed, std::uint64_t position, std::uint32_t token) {
     return gumbel(uniform(seed, position, token));

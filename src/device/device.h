@@ -108,8 +108,8 @@ class Device {
     virtual void copy(Queue& queue, std::byte* to, const std::byte* from, std::size_t bytes) = 0;
     virtual void clear(Queue& queue, std::byte* data, std::size_t bytes) = 0;
 
-    // Makes transfers to and from this host memory as fast as the device has them, until unpin,
-    // which comes before the memory goes. Does nothing where that is no different.
+    // Makes downloads to this host memory as fast as the device has them, until unpin, which comes
+    // before the memory goes; nothing is uploaded from it. Does nothing where that is no different.
     virtual void pin(std::span<std::byte>) {}
     virtual void unpin(std::span<std::byte>) {}
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/check.h"
 #include "base/philox.h"
 #include "base/scan.h"
 #include "base/text.h"
@@ -100,6 +101,7 @@ bool Sampler::tell_draws(std::span<const std::int32_t> text, std::span<const std
 
 bool Sampler::tell_penalties(std::span<const std::int32_t> text,
                              std::span<const std::int32_t> window) {
+    STRATA_CHECK(std::ssize(window) <= op::kDrawRowsMax);
     op::DrawRule& rule = draws_.rule;
     draws_.penalized.clear();
     for_each_penalized(text, [&](std::int32_t token, std::int64_t count) {

@@ -29,8 +29,8 @@ class Sampler final : public spec::Draw {
     // Whether it takes anything but the largest logit.
     bool plain() const;
 
-    // What of a drafter's row of logits a device is to pick, that they need not be had; none: all
-    // are wanted.
+    // What of a row of logits a device is to pick where it is not to draw, that they need not be
+    // had; none: all are wanted.
     model::Picks picks() const override;
     float mass_temperature() const override;
     // Asks for what pick_of() needs of a window's rows (spec::Ask). What the request points to is

@@ -217,8 +217,9 @@ class Target {
     // the step was a window when they are needed.
     void commit(Sequence& sequence, std::int64_t rows);
     // The same for every step of a sequence: the cells are run then, and the sink takes their
-    // logits as they are made, some rows at a time. Error: the sink's, or the device's; the
-    // sequence is then no good.
+    // logits as they are made, some rows at a time. Errors: an expert that lies elsewhere than in
+    // device memory, and nothing is kept yet; the sink's, or the device's, and the sequence is then
+    // no good.
     Status commit(Sequence& sequence, std::int64_t rows, const LogitSink& mtp_logits);
     // As device::Queue::observe.
     bool observe(device::InputObserver* observer) { return queue_->observe(observer); }

@@ -179,7 +179,7 @@ void Target::take_draws(std::int64_t rows) {
     take_drawn(rows);
     for (std::size_t t = 0; t < static_cast<std::size_t>(rows); ++t) {
         const auto drawn = std::span(drawn_).subspan(t * kListed, kListed);
-        // One without a number says nothing.
+        // No confidence is known: a number says that something was drawn.
         const bool told = drawn[0].token >= 0;
         RowPick row{{told ? drawn[0].token : 0, told ? 1 : std::numeric_limits<float>::quiet_NaN()},
                     {}};

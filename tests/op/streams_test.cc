@@ -61,9 +61,16 @@ struct MeanInput {
     std::vector<float> block_inject;
 };
 
-// `stride`: how far rows of the mean lie apart; what is between them stays.
+// Where rows of the mean lie: how far apart, and how many such rows further on. What is between and
+// before them stays.
+struct MeanPlace {
+    std::int64_t stride;
+    std::int64_t first;
+};
+
 std::vector<float> run_mean(TestBackend& backend, const MeanInput& input, int streams,
-                            std::int64_t width, std::int64_t stride) {
+                            std::int64_t width, const MeanPlace& place) {
+    const auto [stride, first] = place;
     Rig rig(backend, "stream_mean");
     op::StreamMean args;
     args.residual = rig.input("residual", input.residual, streams * width);
@@ -74,15 +81,17 @@ std::vector<float> run_mean(TestBackend& backend, const MeanInput& input, int st
     args.streams = streams;
     const std::int64_t rows = args.residual.rows;
     constexpr float kBetween = 12345;
-    const std::vector<float> before(static_cast<std::size_t>(rows * stride), kBetween);
+    const std::vector<float> before(static_cast<std::size_t>((first + rows) * stride), kBetween);
     args.mean = {rig.state("mean", before), rows, width};
     args.mean_stride = stride == width ? 0 : stride;
+    if (first > 0) args.mean_row_at = rig.input("mean_row_at", std::vector<std::int64_t>{first});
     rig.ops().stream_mean(args, rig.queue());
     rig.finish();
     const auto all = rig.read(args.mean.data);
+    EXPECT_EQ(std::count(all.begin(), all.begin() + first * stride, kBetween), first * stride);
     std::vector<float> mean;
     for (std::int64_t t = 0; t < rows; ++t) {
-        const auto row = slice(all, t, 1, stride);
+        const auto row = slice(all, first + t, 1, stride);
         append(mean, slice(row, 0, width, 1));
         const auto between = slice(row, width, stride - width, 1);
         EXPECT_EQ(std::count(between.begin(), between.end(), kBetween), stride - width);
@@ -105,9 +114,9 @@ void check_mean(const MeanInput& input, int streams, std::int64_t width) {
     }
     const std::string label = "S=" + std::to_string(streams) + " D=" + std::to_string(width) +
                               " T=" + std::to_string(residual.size());
-    for (const std::int64_t stride : {width, 2 * width + 5}) {
+    for (const MeanPlace& place : {MeanPlace{width, 0}, {2 * width + 5, 3}}) {
         on_backends(
-            label, [&](TestBackend& b) { return run_mean(b, input, streams, width, stride); },
+            label, [&](TestBackend& b) { return run_mean(b, input, streams, width, place); },
             [&](const std::vector<float>& got) {
                 expect_close(label, got, want, Tolerance::projection());
             });

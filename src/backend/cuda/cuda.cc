@@ -3,8 +3,6 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <iterator>
-#include <map>
 #include <string>
 
 #include "backend/cuda/kernels.h"
@@ -16,7 +14,7 @@
 namespace strata::cuda {
 namespace {
 
-// Of memory that is not pinned.
+// Bytes of an upload, which the driver copies before it returns.
 constexpr std::size_t kTakenAtOnce = std::size_t{64} << 10;
 
 class Device final : public device::Device {
@@ -69,7 +67,7 @@ class Device final : public device::Device {
         // Memory that is not pinned has been read when the call returns. More of it than the driver
         // takes at once waits in the driver, without a limit, for what was submitted before: it
         // comes when nothing is left to wait for.
-        if (from.size() > kTakenAtOnce && !is_pinned(from.data())) own(queue).wait();
+        if (from.size() > kTakenAtOnce) own(queue).wait();
         move(queue, to, from.data(), from.size(), cudaMemcpyHostToDevice);
     }
     void download(device::Queue& queue, std::span<std::byte> to, const std::byte* from) override {
@@ -91,12 +89,9 @@ class Device final : public device::Device {
         if (cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterDefault) !=
             cudaSuccess) {
             static_cast<void>(cudaGetLastError());
-            return;
         }
-        pinned_[memory.data()] = memory.size();
     }
     void unpin(std::span<std::byte> memory) override {
-        pinned_.erase(memory.data());
         if (!settled(health_)) return;
         if (cudaHostUnregister(memory.data()) != cudaSuccess) {
             static_cast<void>(cudaGetLastError());
@@ -117,13 +112,6 @@ class Device final : public device::Device {
         own(queue).note(cudaMemcpyAsync(to, from, bytes, kind, stream_of(queue)));
     }
 
-    bool is_pinned(const std::byte* at) const {
-        const auto after = pinned_.upper_bound(at);
-        if (after == pinned_.begin()) return false;
-        const auto& [start, bytes] = *std::prev(after);
-        return at < start + bytes;
-    }
-
     // Waits until the device no longer uses the memory. Where the process ends before the device
     // object does, the driver is gone and has freed it.
     void release(std::byte* data, std::size_t) noexcept override {
@@ -135,7 +123,6 @@ class Device final : public device::Device {
     DeviceOptions options_;
     Health health_;
     WeightStore weights_;
-    std::map<const std::byte*, std::size_t> pinned_;  // of the host, by its start
 };
 
 }  // namespace

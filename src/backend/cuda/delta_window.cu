@@ -191,6 +191,7 @@ __global__ void __launch_bounds__(kThreads) run_window(const __grid_constant__ W
 
 bool has_window_heads(const op::DeltaNet& args) {
     const op::DeltaShape& shape = args.shape;
+    // What comes after takes two heads a warp.
     return shape.key_dim == kDim && shape.value_dim == kDim && shape.kernel == kTaps &&
            shape.value_heads % 2 == 0 && in_fours(args.from.memory) && in_fours(args.to.memory) &&
            in_fours(args.conv);

@@ -81,8 +81,7 @@ struct PartTile {
     int number;
 
     __device__ static PartTile of(const DenseArgs& args, int tile) {
-        int own = 0;
-        while (own + 1 < args.parts && tile >= args.first_block[own + 1]) ++own;
+        const int own = part_of(args, tile);
         return {args.part[own], tile - args.first_block[own]};
     }
 };
@@ -178,6 +177,7 @@ __global__ void __launch_bounds__(kWarpsOf<Shape>* kWarp, kBlocksOf<Shape>)
     constexpr int kWarps = kWarpsOf<Shape>;
     __shared__ float units[2][kSets][kWarps][kQuad][kWindow][kRows];
     if constexpr (Shape::has_values) {
+        static_assert(kWarps == dense::kWarps);  // which multiply_values() counts on
         if (static_cast<int>(blockIdx.x) < values) {
             const PartTile row = PartTile::of(args, static_cast<int>(blockIdx.x));
             return multiply_values<Shape, kWindow>(args, row.part, row.number);

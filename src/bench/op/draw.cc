@@ -36,7 +36,9 @@ OpCase draw(const OpOptions& options, std::int64_t rows, int filters) {
     op::Draw args;
     args.logits = logits_of(bed, options, rows);
     const std::int64_t count = args.logits.rows;
-    op::DrawRule rule{.temperature = 1, .top_p = 0.95, .top_k = 200, .presence_penalty = 0.5};
+    op::DrawRule rule{.temperature = 1, .presence_penalty = 0.5};
+    if ((filters & op::kFilterTopK) != 0) rule.top_k = 200;
+    if ((filters & op::kFilterTopP) != 0) rule.top_p = 0.95;
     std::vector<op::Penalized> penalized;
     for (int i = 0; i < 300 && filters != 0; ++i) {
         penalized.push_back({37 * i, 1});
