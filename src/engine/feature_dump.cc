@@ -18,6 +18,8 @@ static_assert(std::endian::native == std::endian::little, "numbers are written a
 
 constexpr std::uint64_t kIndexBytes = 2 * sizeof(std::int32_t);
 constexpr float kHalfMax = 65504;
+// Rows that are added together at most.
+constexpr auto kStepRows = static_cast<std::uint64_t>(kChunkRowsMax);
 
 // What is too large for a half becomes the largest one: training is not stopped by an infinity.
 std::vector<std::uint16_t> halves(const float* values, std::int64_t count) {
@@ -54,8 +56,12 @@ std::string kind_text(const DumpOptions& dump, const model::Config& config,
 
 // Of the rows that there are.
 Status FeatureDump::check_kind() const {
-    if (index_.size() == 0 && features_.size() == 0) return Ok{};
     const std::string& path = kind_file_.path();
+    if (kind_file_.size() == 0) {
+        if (index_.size() == 0 && features_.size() == 0) return Ok{};
+        return STRATA_ERROR(quote(features_.path()), " holds ", features_.size(), " bytes and ",
+                            quote(path), ", which says of what, none: another prefix is wanted");
+    }
     STRATA_ASSIGN(const MappedFile file, MappedFile::open(path));
     const auto bytes = file.bytes();
     std::string_view found(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -66,13 +72,30 @@ Status FeatureDump::check_kind() const {
                         " are to be added: another prefix is wanted");
 }
 
-// Rows whose writing was cut short by the end of the process are dropped.
+// Rows whose writing was cut short by the end of the process are dropped: files are written one
+// after the other, a step's rows at a time. Whatever else is missing is no such end.
 Status FeatureDump::cut_to_whole_rows(std::uint64_t feature_bytes, std::uint64_t residual_bytes) {
-    std::uint64_t rows = std::min(index_.size() / kIndexBytes, features_.size() / feature_bytes);
-    if (residual_) rows = std::min(rows, residual_->size() / residual_bytes);
-    STRATA_TRY(index_.truncate(rows * kIndexBytes));
-    STRATA_TRY(features_.truncate(rows * feature_bytes));
-    return residual_ ? residual_->truncate(rows * residual_bytes) : Status(Ok{});
+    struct Part {
+        AppendFile* file;
+        std::uint64_t row_bytes;
+        std::uint64_t rows() const { return file->size() / row_bytes; }
+    };
+    std::vector<Part> parts = {{&index_, kIndexBytes}, {&features_, feature_bytes}};
+    if (residual_) parts.push_back({&*residual_, residual_bytes});
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+        const Part& before = parts[i - 1];
+        const Part& after = parts[i];
+        const bool both = (before.file->size() == 0) == (after.file->size() == 0);
+        if (both && after.rows() <= before.rows() && before.rows() - after.rows() <= kStepRows) {
+            continue;
+        }
+        return STRATA_ERROR(quote(before.file->path()), " holds ", before.rows(), " rows and ",
+                            quote(after.file->path()), ' ', after.rows(),
+                            ", wanted as many: another prefix, or these files together");
+    }
+    const std::uint64_t rows = parts.back().rows();
+    for (const Part& part : parts) STRATA_TRY(part.file->truncate(rows * part.row_bytes));
+    return Ok{};
 }
 
 Result<FeatureDump> FeatureDump::open(const DumpOptions& dump, const model::Config& config,

@@ -21,7 +21,8 @@ namespace strata {
 class FeatureDump {
   public:
     // Goes on with files of the same layers and sizes. `dump.layers` are given, each of the model.
-    // Errors: a file that cannot be written, or that holds rows of another kind.
+    // Errors: a file that cannot be written, that holds rows of another kind, or that lacks rows
+    // which the others hold, by more than a process that ended while it wrote can have left.
     static Result<FeatureDump> open(const DumpOptions& dump, const model::Config& config,
                                     const std::string& model_name);
 

@@ -128,6 +128,32 @@ TEST_F(Dumps, files_are_gone_on_with_and_rows_of_another_kind_refused) {
     EXPECT_FALSE(run({.prefix = folder_ / "absent/rows"}));
 }
 
+// What only looks like a dump, or has lost a part of one, is left as it is.
+TEST_F(Dumps, files_that_are_no_dump_together_are_refused_and_kept) {
+    const auto run = [&](const std::string& prefix) {
+        auto engine = load({.prefix = prefix, .layers = {1}, .residual = true});
+        if (!engine.ok()) return engine.error().message;
+        Session session = (*engine)->make_session().value();
+        EXPECT_TRUE(session.generate({.prompt = {5, 6, 7}, .max_tokens = 0}).ok());
+        return std::string();
+    };
+    for (const char* name : {".json", ".idx", ".f16", ".res"}) {
+        const std::string foreign = folder_ / "notes";
+        std::ofstream(foreign + name) << "of a year";
+        EXPECT_NE(run(foreign).find("wanted"), std::string::npos) << name;
+        EXPECT_EQ(std::filesystem::file_size(foreign + name), 9U) << name;
+        std::filesystem::remove(foreign + name);
+    }
+    ASSERT_EQ(run(prefix_), "");
+    for (const char* name : {".json", ".idx", ".f16", ".res"}) {
+        std::filesystem::rename(prefix_ + name, prefix_ + ".away");
+        EXPECT_NE(run(prefix_).find("wanted"), std::string::npos) << name;
+        std::filesystem::rename(prefix_ + ".away", prefix_ + name);
+    }
+    EXPECT_EQ(run(prefix_), "");
+    EXPECT_EQ(read<std::int32_t>(prefix_ + ".idx").size(), 2U * 6);
+}
+
 TEST(FeatureLayers, are_the_published_ones_where_a_model_is_deep_enough) {
     using Layers = std::vector<std::int64_t>;
     EXPECT_EQ(default_feature_layers(48), (Layers{5, 15, 25, 35, 45}));
