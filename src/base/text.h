@@ -1,6 +1,7 @@
 // Building sentences without std::format (GCC 12 has none).
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <locale>
 #include <span>
@@ -19,6 +20,12 @@ std::string concat(const Parts&... parts) {
     out.imbue(std::locale::classic());
     (out << ... << parts);
     return out.str();
+}
+
+// The fewest digits that read back as the number: what lies just outside a bound looks so.
+inline std::string shortest(double value) {
+    char digits[32];  // 24 are the most
+    return {digits, std::to_chars(digits, digits + sizeof(digits), value).ptr};
 }
 
 inline constexpr std::size_t kQuoteBytesMax = 4096;

@@ -73,7 +73,7 @@ Status check_options(const DraftOptions& options) {
     }
     const double least = options.confidence_min.value_or(0);
     if (least < 0 || least > 1) {
-        return STRATA_ERROR("--spec-min-p is ", least, ", and 0 to 1 is wanted");
+        return STRATA_ERROR("--spec-min-p is ", shortest(least), ", and 0 to 1 is wanted");
     }
     return Ok{};
 }

@@ -58,7 +58,8 @@ Status Engine::Parts::check_drafting(const Drafting& drafting) const {
     }
     const double floor = drafting.confidence_min.value_or(0);
     if (!(floor >= 0 && floor <= 1)) {
-        return STRATA_ERROR("the least confidence of a guess is ", floor, ", wanted 0 to 1");
+        return STRATA_ERROR("the least confidence of a guess is ", shortest(floor),
+                            ", wanted 0 to 1");
     }
     if (drafting.kind == DraftKind::dflash && dflash == nullptr) {
         return STRATA_ERROR("guesses of a DFlash2 draft were asked for, and none was loaded");

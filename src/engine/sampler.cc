@@ -15,10 +15,12 @@ namespace strata {
 namespace {
 
 constexpr double kPenaltyMax = 1e6;
+// As a file says it, in a float.
+constexpr double kRepeatPenaltyMin = 1e-6F;
 
 Status in_range(std::string_view what, double value, double low, double high) {
     if (value >= low && value <= high) return Ok{};  // false for NaN
-    return STRATA_ERROR("the ", what, " is ", value, ", wanted ", low, " to ", high);
+    return STRATA_ERROR("the ", what, " is ", shortest(value), ", wanted ", low, " to ", high);
 }
 
 }  // namespace
@@ -28,7 +30,7 @@ Status check(const Sampling& s) {
     STRATA_TRY(in_range("top-k", static_cast<double>(s.top_k), 0, kPenaltyMax * kPenaltyMax));
     STRATA_TRY(in_range("top-p", s.top_p, 0, 1));
     STRATA_TRY(in_range("min-p", s.min_p, 0, 1));
-    STRATA_TRY(in_range("repeat penalty", s.repeat_penalty, 1 / kPenaltyMax, kPenaltyMax));
+    STRATA_TRY(in_range("repeat penalty", s.repeat_penalty, kRepeatPenaltyMin, kPenaltyMax));
     STRATA_TRY(in_range("presence penalty", s.presence_penalty, -kPenaltyMax, kPenaltyMax));
     STRATA_TRY(in_range("frequency penalty", s.frequency_penalty, -kPenaltyMax, kPenaltyMax));
     if (s.penalty_window < -1) {

@@ -155,6 +155,9 @@ TEST(Sampler, settings_out_of_range_are_errors) {
     EXPECT_FALSE(check(Sampling{.repeat_penalty = 0}).ok());
     EXPECT_FALSE(check(Sampling{.presence_penalty = nan}).ok());
     EXPECT_FALSE(check(Sampling{.penalty_window = -2}).ok());
+    EXPECT_EQ(check(Sampling{.top_p = 1.0000001}).error().message,
+              "the top-p is 1.0000001, wanted 0 to 1");
+    EXPECT_TRUE(check(Sampling{.repeat_penalty = 1e-6F}).ok());
 }
 
 TEST(Sampler, a_draft_draws_among_some_tokens_as_the_target_among_all) {
