@@ -52,8 +52,8 @@ struct Drawn {
 inline constexpr int kFilterTopK = 1;
 inline constexpr int kFilterTopP = 2;
 
-// Of a sum of exponentials that top-p goes by, relative.
-inline constexpr double kFilterError = 1e-5;
+// Of a sum of exponentials that top-p goes by, relative: what a backend may be off by.
+inline constexpr double kFilterError = 2e-5;
 
 // The penalized logit of a token that is penalized for `count` times, at least once. Float64, each
 // operation rounded: every backend has the same bits.

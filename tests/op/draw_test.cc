@@ -56,7 +56,7 @@ bool is_on_edge(const Case& of, const DrawnRow& want, std::size_t r) {
     const auto depth = static_cast<float>(want.scaled[r]);
     const auto as_deep = [&](double scaled) { return static_cast<float>(scaled) == depth; };
     return std::count_if(want.scaled.begin(), want.scaled.end(), as_deep) > 1 ||
-           std::fabs(want.before[r] - of.rule.top_p) < 2 * op::kFilterError * of.rule.top_p;
+           std::fabs(want.before[r] - of.rule.top_p) < op::kFilterError * of.rule.top_p;
 }
 
 // Exact but for scores, and the order of those that are as near as scores tell.

@@ -79,6 +79,10 @@ __device__ Heap operator+(const Heap& a, const Heap& b) {
     return {a.count + b.count, a.mass + b.mass};
 }
 
+// Tokens so near top-p's end are listed as not sure; the other half of what is allowed is for the
+// rounding of exponentials to F32.
+constexpr double kMargin = op::kFilterError / 2;
+
 // What a search is for, of rows whose heap is `all`.
 __device__ unsigned long long goal_of(const Level& args, const Heap& all) {
     if (args.ends == 1) {
@@ -91,7 +95,7 @@ __device__ unsigned long long goal_of(const Level& args, const Heap& all) {
         mass = end.before.mass + (end.goal - end.before.count) * (end.at.mass / end.at.count);
     }
     const bool most = blockIdx.y == 1;
-    const double error = most ? op::kFilterError : -op::kFilterError;
+    const double error = most ? kMargin : -kMargin;
     const double goal = args.rule->top_p * (1.0 + error) * static_cast<double>(mass);
     return goal < 1.0 ? 1 : static_cast<unsigned long long>(goal);
 }
