@@ -13,38 +13,13 @@ namespace strata::cuda {
 namespace {
 
 // A penalized logit and where it stands; row -1: none.
-struct Largest {
-    double logit;
-    int row;
-
-    __device__ bool before(const Largest& other) const {
-        if (row < 0 || other.row < 0) return row >= 0;
-        return logit > other.logit || (logit == other.logit && row < other.row);
-    }
-};
+using Largest = BestOf<double>;
 
 struct Pieces {
     Largest* largest;  // [rows, count]
     int* broken;       // [rows, count]: whether some logit is NaN
     int count;
 };
-
-// The best of all threads of a block, the same in all of them; `scratch` as best_of_block has it.
-__device__ Largest largest_of_block(Largest largest, Largest* scratch) {
-    for (int by = kWarp / 2; by > 0; by /= 2) {
-        const Largest other{__shfl_xor_sync(kAllLanes, largest.logit, by),
-                            __shfl_xor_sync(kAllLanes, largest.row, by)};
-        if (other.before(largest)) largest = other;
-    }
-    if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = largest;
-    __syncthreads();
-    largest = scratch[0];
-    for (int w = 1; w < kLogitWarps; ++w) {
-        if (scratch[w].before(largest)) largest = scratch[w];
-    }
-    __syncthreads();
-    return largest;
-}
 
 // How often row t penalizes for a token.
 __device__ int count_at(const op::DrawRule& rule, const op::Penalized& of, int t) {
@@ -122,7 +97,7 @@ __global__ void __launch_bounds__(kLogitThreads)
         if (held[i] != held[i]) broken = 1;
         if (one.row < args.logits.cols && one.before(own)) own = one;
     }
-    own = largest_of_block(own, scratch);
+    own = best_of_block<kLogitThreads>(own, scratch);
     broken = warp_sum(broken);
     if (threadIdx.x % kWarp == 0) any[threadIdx.x / kWarp] = broken;
     __syncthreads();
@@ -143,9 +118,10 @@ __device__ Largest largest_of_row(const Pieces& pieces, std::int64_t t, Largest*
         if (one.before(own)) own = one;
         broken |= pieces.broken[t * pieces.count + p];
     }
-    own = largest_of_block(own, scratch);
+    own = best_of_block<kLogitThreads>(own, scratch);
     // One voice is enough.
-    const Largest voice = largest_of_block({broken != 0 ? 1.0 : 0.0, 0}, scratch);
+    const Largest voice =
+        best_of_block<kLogitThreads>(Largest{broken != 0 ? 1.0 : 0.0, 0}, scratch);
     if (voice.logit != 0.0 || !(fabs(own.logit) < INFINITY)) own.row = -1;
     return own;
 }
