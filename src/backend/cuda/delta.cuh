@@ -204,4 +204,10 @@ void with_delta_memory(const op::DeltaShape& shape, const float* from, const flo
     use.template operator()<DeltaColumns>();
 }
 
+// Whether value head h answers for what its key head leaves.
+__device__ inline bool owns_key(const op::DeltaShape& shape, op::HeadOrder order, int h) {
+    if (order == op::HeadOrder::tiled) return h < shape.key_heads;
+    return h % (shape.value_heads / shape.key_heads) == 0;
+}
+
 }  // namespace strata::cuda

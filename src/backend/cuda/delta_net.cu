@@ -25,12 +25,6 @@ void check(const op::DeltaShape& shape) {
     STRATA_CHECK(shape.key_dim > 0 && shape.value_dim > 0 && shape.kernel > 0);
 }
 
-// Whether value head h answers for what its key head leaves.
-__device__ bool owns_key(const op::DeltaShape& shape, op::HeadOrder order, int h) {
-    if (order == op::HeadOrder::tiled) return h < shape.key_heads;
-    return h % (shape.value_heads / shape.key_heads) == 0;
-}
-
 // The columns of value head blockIdx.x that a block has: those of part blockIdx.y.
 struct HeadPart {
     int first;

@@ -40,10 +40,6 @@ struct WindowHeads {
 
     __device__ int channels() const { return (2 * key_heads + value_heads) * kDim; }
     __device__ op::DeltaShape shape() const { return {key_heads, value_heads, kDim, kDim, kTaps}; }
-    // Whether value head h answers for what its key head leaves.
-    __device__ bool owns_key(int h) const {
-        return order == op::HeadOrder::tiled ? h < key_heads : h % (value_heads / key_heads) == 0;
-    }
 };
 
 // The channels of a thread, with the three rows before the next one.
@@ -82,10 +78,10 @@ struct Taps {
         before[e][2] = now;
         return silu(sum);
     }
-    __device__ void keep(const WindowHeads& args, bool owns_key) const {
+    __device__ void keep(const WindowHeads& args, bool keeps_key) const {
 #pragma unroll
         for (int e = 0; e < kEach; ++e) {
-            if (!has(e) || (number(e) < 2 * kDim && !owns_key)) continue;
+            if (!has(e) || (number(e) < 2 * kDim && !keeps_key)) continue;
 #pragma unroll
             for (int j = 0; j < kTaps - 1; ++j) {
                 args.history_to[j * args.channels() + channel[e]] = before[e][j];
@@ -117,7 +113,7 @@ struct Gate {
 // Rows `first` to `first` + `rows` of the window as the recurrence reads them, kTogether at a time.
 template <int kTogether>
 __device__ __forceinline__ void bring_rows(const WindowHeads& args, const DeltaTile& tile,
-                                           Taps& taps, int first, int rows, bool owns_key) {
+                                           Taps& taps, int first, int rows, bool keeps_key) {
     const int part = static_cast<int>(blockIdx.y) * kColumns;
 #pragma unroll 1
     for (int begin = 0; begin < rows; begin += kTogether) {
@@ -143,7 +139,7 @@ __device__ __forceinline__ void bring_rows(const WindowHeads& args, const DeltaT
                             : i < 2 * kDim ? tile.k + i - kDim
                                            : tile.v + part + i - 2 * kDim;
                 to[row * kDim] = value;
-                if (args.convolved != nullptr && (i >= 2 * kDim || owns_key)) {
+                if (args.convolved != nullptr && (i >= 2 * kDim || keeps_key)) {
                     args.convolved[(first + row) * args.channels() + taps.channel[e]] = value;
                 }
             }
@@ -163,7 +159,7 @@ __global__ void __launch_bounds__(kThreads) run_window(const __grid_constant__ W
     const Gate gate(args, h);
     Memory memory(shape, args.memory + h * kDim * kDim, args.memory_to + h * kDim * kDim);
     DeltaTile tile(reinterpret_cast<float*>(shared_bytes()), shape);
-    const bool owns_key = part == 0 && args.owns_key(h);
+    const bool keeps_key = part == 0 && owns_key(args.shape(), args.order, h);
     follow_earlier_kernels();
 #pragma unroll 1
     for (int first = 0; first < args.rows; first += kDeltaRows) {
@@ -173,7 +169,7 @@ __global__ void __launch_bounds__(kThreads) run_window(const __grid_constant__ W
         if (own < rows) {
             gate.store(args, h, first + own, part == 0, tile.beta[own], tile.alpha[own]);
         }
-        bring_rows<kTogether>(args, tile, taps, first, rows, owns_key);
+        bring_rows<kTogether>(args, tile, taps, first, rows, keeps_key);
         tile.o_stride = args.value_heads * kDim;
         tile.o = args.o + first * tile.o_stride + h * kDim;
         __syncthreads();
@@ -184,7 +180,7 @@ __global__ void __launch_bounds__(kThreads) run_window(const __grid_constant__ W
         if (first + kDeltaRows < args.rows) __syncthreads();
     }
     memory.finish();
-    if (args.history_to != nullptr) taps.keep(args, owns_key);
+    if (args.history_to != nullptr) taps.keep(args, keeps_key);
 }
 
 }  // namespace
