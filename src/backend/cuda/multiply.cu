@@ -3,6 +3,8 @@
 // every type. What bounds the product: multiply.cuh.
 #include "backend/cuda/multiply_rounded.cuh"
 
+#include <optional>
+
 #include "backend/cuda/columns.cuh"
 #include "backend/cuda/either_route.h"
 #include "backend/cuda/unpack_rows.cuh"
@@ -125,9 +127,13 @@ op::Weight rows_of(op::Weight weight, std::int64_t first, std::int64_t rows) {
 
 bool runs_warpgroups([[maybe_unused]] Queue& queue, [[maybe_unused]] std::int64_t rows) {
 #ifdef __CUDACC__
-    cudaFuncAttributes attributes{};
-    queue.note(cudaFuncGetAttributes(&attributes, tell_warpgroups));
-    return attributes.sharedSizeBytes > 0;
+    std::optional<bool>& known = queue.has_warpgroups();
+    if (!known) {
+        cudaFuncAttributes attributes{};
+        queue.note(cudaFuncGetAttributes(&attributes, tell_warpgroups));
+        known = attributes.sharedSizeBytes > 0;
+    }
+    return *known;
 #else
     // The emulator runs both, which give the same bits there.
     return rows % 2 != 0;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -115,6 +116,9 @@ class Queue final : public device::Queue {
     bool overlaps_kernels() const { return overlaps_kernels_; }
     // Whether there are tensor cores for BF16.
     bool has_tensor_cores() const { return has_tensor_cores_; }
+    // Whether the code that runs here has products of warpgroups; nothing: nobody has asked the
+    // driver yet (runs_warpgroups(), which keeps the answer here).
+    std::optional<bool>& has_warpgroups() { return has_warpgroups_; }
 
     // Uninitialized memory until the next op of this queue; once it has failed, nowhere.
     template <typename T>
@@ -158,6 +162,7 @@ class Queue final : public device::Queue {
     int shared_bytes_max_ = 0;
     bool overlaps_kernels_ = false;
     bool has_tensor_cores_ = false;
+    std::optional<bool> has_warpgroups_;
     Arena arena_;
 };
 
