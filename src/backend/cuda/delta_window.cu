@@ -2,6 +2,8 @@
 // registers when the rows come. The rows of a window are asked for four at a time.
 #include "backend/cuda/delta_window.h"
 
+#include <limits>
+
 #include "backend/cuda/delta.cuh"
 #include "backend/cuda/fours.cuh"
 #include "backend/cuda/launch.cuh"
@@ -14,6 +16,8 @@ constexpr int kColumns = 32;  // of a block
 using Memory = DeltaRegisters<kDim, kColumns>;
 constexpr int kThreads = Memory::kThreads;
 constexpr int kTaps = 4;
+// Kernels count values in 32 bits: those of all heads' memories, and of all rows.
+constexpr std::int64_t kValuesMax = std::numeric_limits<int>::max();
 constexpr int kChannels = 2 * kDim + kColumns;  // of a block: queries, keys, values
 constexpr int kEach = (kChannels + kThreads - 1) / kThreads;
 
@@ -187,6 +191,7 @@ __global__ void __launch_bounds__(kThreads) run_window(const __grid_constant__ W
 
 bool has_window_heads(const op::DeltaNet& args) {
     const op::DeltaShape& shape = args.shape;
+    if (std::int64_t{shape.value_heads} * kDim * kDim > kValuesMax) return false;
     // What comes after takes two heads a warp.
     return shape.key_dim == kDim && shape.value_dim == kDim && shape.kernel == kTaps &&
            shape.value_heads % 2 == 0 && in_fours(args.from.memory) && in_fours(args.to.memory) &&
@@ -195,6 +200,7 @@ bool has_window_heads(const op::DeltaNet& args) {
 
 void window_heads(Queue& queue, const op::DeltaNet& args, const WindowRows& rows) {
     const op::DeltaShape& shape = args.shape;
+    STRATA_CHECK(rows.u.rows <= kValuesMax / rows.u.cols);
     const WindowHeads all{
         .u = rows.u.data,
         .b = rows.b.data,
