@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "model/sequence.h"
 #include "op/dflash_context.h"
 #include "spec/dflash/config.h"
 
@@ -18,6 +19,7 @@ namespace strata::dflash {
 // Positions that a ring holds beyond the window: a sequence can go back by so many and still draft
 // as one that never went on.
 inline constexpr std::int64_t kRingSlack = 16;
+static_assert(kRingSlack >= model::kWindowRowsMax);  // all of a window may be refused
 
 struct ContextOptions {
     std::int64_t context = 0;  // positions that the sequence may reach, at least 1
