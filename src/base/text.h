@@ -28,26 +28,17 @@ inline std::string shortest(double value) {
     return {digits, std::to_chars(digits, digits + sizeof(digits), value).ptr};
 }
 
-inline constexpr std::size_t kQuoteBytesMax = 4096;
+// The text with each byte of what a terminal obeys in place of showing it as \xNN: controls, with
+// U+0080 to U+009F, ends of lines, and marks that turn the direction of text around.
+std::string escaped(std::string_view text);
 
-// A name or path from outside, in quotes: control bytes as \xNN, the rest of a very long one as
-// "...", so that a message stays one line.
-inline std::string quote(std::string_view text) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    std::string out = "'";
-    for (const char c : text.substr(0, kQuoteBytesMax)) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (byte >= 0x20 && byte != 0x7f) {
-            out += c;
-        } else {
-            out += "\\x";
-            out += kDigits[byte >> 4];
-            out += kDigits[byte & 15];
-        }
-    }
-    out += text.size() > kQuoteBytesMax ? "...'" : "'";
-    return out;
-}
+// Of a value from outside that a sentence shows: more would push away what the sentence says of it.
+inline constexpr std::size_t kQuoteBytesMax = 200;
+
+// A name, path or value from outside in quotes, escaped, so that a message stays one line; of more
+// than kQuoteBytesMax bytes the first and, since a path's name stands there, the last, with "..."
+// between them.
+std::string quote(std::string_view text);
 
 // "[2560, 512]"
 inline std::string shape_text(std::span<const std::uint64_t> shape) {

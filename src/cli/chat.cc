@@ -98,7 +98,7 @@ Status take_turn(Conversation& conversation, const std::string& line, const Inte
     STRATA_TRY(conversation.status());
     if (reader_gone() || (!terminal && !conversation.refused())) return status;
     if (terminal) {
-        note(concat(status.error().message, "\n"));
+        note(concat(escaped(status.error().message), "\n"));
     } else {
         refused.tell(status.error().message);
     }

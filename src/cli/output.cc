@@ -13,6 +13,7 @@ namespace strata::cli {
 namespace {
 
 constexpr std::int64_t kBarWidth = 40;
+constexpr std::size_t kToldBytesMax = 4096;  // of a message
 // Returns to the start of the line and clears it.
 constexpr std::string_view kClearLine = "\r\x1b[K";
 
@@ -59,9 +60,8 @@ void warn(std::string_view text) {
 }
 
 void tell(const std::string& message) {
-    const std::string quoted = quote(message);
     // A failed write has nobody to tell.
-    warn(concat("strata: ", quoted.substr(1, quoted.size() - 2), "\n"));
+    warn(concat("strata: ", escaped(std::string_view(message).substr(0, kToldBytesMax)), "\n"));
 }
 
 Progress::Progress(std::string what) : what_(std::move(what)), terminal_(errors_on_terminal()) {}

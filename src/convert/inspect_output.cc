@@ -98,6 +98,7 @@ std::string value_text(const Value& value) {
     } else {
         text = dump(json["value"], -1);
     }
+    text = escaped(text);
     if (text.size() <= kTextBytesMax) return text;
     std::size_t end = kTextBytesMax;
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
@@ -116,15 +117,6 @@ std::string bytes_text(std::uint64_t bytes) {
     out.imbue(std::locale::classic());
     out << std::fixed << std::setprecision(unit == 0 ? 0 : 2) << value << ' ' << kUnits[unit];
     return out.str();
-}
-
-// Names come from the file, and a terminal obeys control characters.
-std::string printable(std::string_view text) {
-    std::string out(text);
-    for (char& c : out) {
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
-    }
-    return out;
 }
 
 std::string joined(const std::vector<std::string>& parts) {
@@ -162,7 +154,7 @@ std::string shape_text(const gguf::Tensor& tensor) {
 void tensor_table(const Inspection& inspection, std::ostringstream& out) {
     out << "\ntensors\n";
     for (const gguf::Tensor& tensor : inspection.file.tensors()) {
-        out << "  " << std::left << std::setw(36) << printable(tensor.name) << ' ' << std::setw(6)
+        out << "  " << std::left << std::setw(36) << escaped(tensor.name) << ' ' << std::setw(6)
             << quant::info(tensor.type).name << ' ' << std::setw(24) << shape_text(tensor)
             << std::right << std::setw(12) << bytes_text(tensor.data.size()) << "  part "
             << tensor.shard + 1 << '\n';
@@ -177,7 +169,7 @@ void lacks_text(const Inspection& inspection, std::ostringstream& out) {
     } else {
         out << "\nthe model wants and the file lacks\n";
         for (const std::string& sentence : *inspection.lacks)
-            out << "  " << printable(sentence) << '\n';
+            out << "  " << escaped(sentence) << '\n';
     }
     if (inspection.without.empty()) return;
     out << "without " << joined(inspection.without) << '\n';
@@ -223,15 +215,14 @@ std::string inspection_text(const Inspection& inspection, bool tensors) {
     std::ostringstream out;
     out.imbue(std::locale::classic());
     out << file.path() << ": "
-        << (inspection.architecture.empty() ? "no architecture"
-                                            : printable(inspection.architecture))
+        << (inspection.architecture.empty() ? "no architecture" : escaped(inspection.architecture))
         << ", " << file.tensors().size() << " tensors, " << bytes_text(file.total_bytes()) << " in "
         << file.paths().size() << (file.paths().size() == 1 ? " file\n\n" : " files\n\n");
     class_table(inspection, out);
     lacks_text(inspection, out);
     out << "\nmetadata\n";
     for (const auto& [key, value] : file.metadata()) {
-        out << "  " << std::left << std::setw(46) << printable(key) << ' ' << value_text(value)
+        out << "  " << std::left << std::setw(46) << escaped(key) << ' ' << value_text(value)
             << '\n';
     }
     if (tensors) tensor_table(inspection, out);

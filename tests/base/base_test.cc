@@ -72,9 +72,25 @@ TEST(Checked, a_wrap_is_no_value) {
 TEST(Text, names_from_outside_stay_one_line) {
     EXPECT_EQ(quote("naïve 東京"), "'naïve 東京'");
     EXPECT_EQ(quote(std::string_view("a\n\x1b\0z", 5)), "'a\\x0a\\x1b\\x00z'");
-    const std::string longest = quote(std::string(100'000, 'x'));
-    EXPECT_LT(longest.size(), kQuoteBytesMax + 10);
-    EXPECT_TRUE(longest.ends_with("...'"));
+}
+
+TEST(Text, of_a_long_value_the_ends_are_quoted_and_no_character_is_cut) {
+    const std::string x(kQuoteBytesMax / 4 * 3, 'x');
+    const std::string y(kQuoteBytesMax / 4, 'y');
+    EXPECT_EQ(quote(x + y), concat('\'', x, y, '\''));
+    EXPECT_EQ(quote(concat(x, std::string(100'000, '-'), y)), concat('\'', x, "...", y, '\''));
+    EXPECT_EQ(quote(concat(x.substr(1), "東", std::string(100, '-'), "東", y.substr(1))),
+              concat('\'', x.substr(1), "...", y.substr(1), '\''));
+}
+
+TEST(Text, what_a_terminal_would_obey_is_escaped_and_its_neighbours_are_not) {
+    EXPECT_EQ(escaped("\x7f|\u0080|\u009f|\u00a0"), "\\x7f|\\xc2\\x80|\\xc2\\x9f|\u00a0");
+    EXPECT_EQ(escaped("\u061b\u061c\u061d"), "\u061b\\xd8\\x9c\u061d");
+    EXPECT_EQ(escaped("\u200d\u200e\u200f\u2010"), "\u200d\\xe2\\x80\\x8e\\xe2\\x80\\x8f\u2010");
+    EXPECT_EQ(escaped("\u2027\u2028\u202e\u202f"), "\u2027\\xe2\\x80\\xa8\\xe2\\x80\\xae\u202f");
+    EXPECT_EQ(escaped("\u2065\u2066\u2069\u206a"), "\u2065\\xe2\\x81\\xa6\\xe2\\x81\\xa9\u206a");
+    EXPECT_EQ(escaped("\xe2\x80"), "\xe2\x80");
+    EXPECT_EQ(escaped(""), "");
 }
 
 TEST(Text, shapes_and_sentences_are_written_out) {
