@@ -99,6 +99,8 @@ TEST(DflashContract, older_names_are_read) {
     EXPECT_TRUE(drafter.ok()) << drafter.error().message;
 }
 
+Value sections(const std::vector<std::int32_t>& parts) { return Value::array(parts); }
+
 TEST(DflashContract, a_key_that_this_version_cannot_follow_is_named) {
     const std::tuple<const char*, Value, const char*> cases[] = {
         {"general.architecture", Value::string("llama"), "architecture 'llama', wanted a draft"},
@@ -111,7 +113,16 @@ TEST(DflashContract, a_key_that_this_version_cannot_follow_is_named) {
         {"dflash.attention.head_count", number(5), "5 heads and 2 key-value heads"},
         {"dflash.attention.value_length", number(16), "value_length is 16, wanted"},
         {"dflash.attention.sliding_window_pattern", Value::array(std::vector<std::int32_t>{1, 1}),
-         "wanted an array of 2 bools"},
+         "sliding_window_pattern is of type array of i32, wanted an array of 2 bools"},
+        {"dflash.attention.sliding_window_pattern",
+         Value::encoded(gguf::ValueType::array, gguf::ValueType::boolean, 3,
+                        std::string("\1\1\1", 3)),
+         "sliding_window_pattern has 3 entries, wanted an array of 2 bools"},
+        {"dflash.context_length", number(0), "context_length is 0, wanted 1 to"},
+        {"dflash.vocab_size", number(899), "vocab_size is 899, wanted the 900 rows of the"},
+        {"dflash.rope.dimension_sections", sections({}), "sections has 0 as number 1, wanted 16:"},
+        {"dflash.rope.dimension_sections", sections({15, 0}), "has 15 as number 1, wanted 16:"},
+        {"dflash.rope.dimension_sections", sections({16, 1}), "has 1 as number 2, wanted 0:"},
         {"dflash.target_layers", Value::array(std::vector<std::int32_t>{2, 2}),
          "wanted ascending layers"},
         {"dflash.target_layers", Value::array(std::vector<std::int32_t>{0, 2}),
@@ -153,6 +164,7 @@ TEST(DflashContract, a_draft_of_another_target_is_refused_by_what_differs) {
                 codebook.bytes.resize(codebook.bytes.size() / 900 * 899);
                 codebook.shape[1] = 899;
             }
+            file.set("dflash.vocab_size", number(899));
         },
         "vocabulary is 899, wanted the target's 900");
     expect_refused(

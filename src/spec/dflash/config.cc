@@ -93,6 +93,22 @@ Status check_scales(const Keys& keys) {
     return Ok{};
 }
 
+// Of a target whose positions have several parts a draft turns all of its width by the first: that
+// is what the sections of its file have to say, if anything.
+Status check_rope_sections(const Keys& keys, const Config& config) {
+    const std::string name = Keys::full("rope.dimension_sections");
+    if (keys.file().find(name) == nullptr) return Ok{};
+    STRATA_ASSIGN(const auto sections, gguf::require_ints(keys.file(), name));
+    for (std::size_t i = 0; i < std::max<std::size_t>(sections.size(), 1); ++i) {
+        const std::int64_t wanted = i == 0 ? config.rotary_dim / 2 : 0;
+        const std::int64_t found = i < sections.size() ? sections[i] : 0;
+        if (found == wanted) continue;
+        return STRATA_ERROR(quote(keys.file().path()), ": ", name, " has ", found, " as number ",
+                            i + 1, ", wanted ", wanted, ": half the rotary width, then zeros");
+    }
+    return Ok{};
+}
+
 Status read_attention(const Keys& keys, Config& config) {
     STRATA_TRY(keys.read("attention.head_count", kWidthMax, config.heads));
     STRATA_TRY(keys.read("attention.head_count_kv", kWidthMax, config.kv_heads));
@@ -104,6 +120,7 @@ Status read_attention(const Keys& keys, Config& config) {
                             " is ", value_length, ", wanted the key length of ", config.head_dim);
     }
     STRATA_TRY(keys.read_or("rope.dimension_count", kWidthMax, config.head_dim, config.rotary_dim));
+    STRATA_TRY(check_rope_sections(keys, config));
     STRATA_ASSIGN(config.rope_base, gguf::require_float(keys.file(), Keys::full("rope.freq_base")));
     STRATA_ASSIGN(const double epsilon,
                   gguf::require_float(keys.file(), Keys::full("attention.layer_norm_rms_epsilon")));
@@ -121,9 +138,10 @@ Status read_window(const Keys& keys, Config& config) {
     if (pattern == nullptr || config.window == 0) return Ok{};
     const auto sliding = pattern->as_bools();
     if (!sliding || sliding->size() != layers) {
-        return STRATA_ERROR(quote(keys.file().path()), ": ", name, " is of type ",
-                            pattern->type_text(), ", wanted an array of ", layers,
-                            " bools, one a layer");
+        const std::string found = sliding ? concat("has ", sliding->size(), " entries")
+                                          : concat("is of type ", pattern->type_text());
+        return STRATA_ERROR(quote(keys.file().path()), ": ", name, ' ', found,
+                            ", wanted an array of ", layers, " bools, one a layer");
     }
     for (std::size_t i = 0; i < layers; ++i) config.slides[i] = (*sliding)[i] ? 1 : 0;
     return Ok{};
@@ -162,8 +180,18 @@ Status read_block(const Keys& keys, Config& config) {
     return Ok{};
 }
 
+// What the file says beside its codebooks, if anything, is the same.
+Status check_vocabulary(const Keys& keys, const Config& config) {
+    std::int64_t said = 0;
+    STRATA_TRY(keys.read_or("vocab_size", kWidthMax, config.vocabulary, said));
+    if (said == config.vocabulary) return Ok{};
+    return STRATA_ERROR(quote(keys.file().path()), ": ", Keys::full("vocab_size"), " is ", said,
+                        ", wanted the ", config.vocabulary, " rows of the codebooks");
+}
+
 // The codebooks have a row for every token of the target.
-Status read_vocabulary(const gguf::File& file, Config& config) {
+Status read_vocabulary(const Keys& keys, Config& config) {
+    const gguf::File& file = keys.file();
     for (const char* name : {"selector_predecessor.weight", "selector.pred_codebook"}) {
         const gguf::Tensor* codebook = file.find_tensor(name);
         if (codebook == nullptr) continue;
@@ -172,7 +200,7 @@ Status read_vocabulary(const gguf::File& file, Config& config) {
                                 codebook->dimension(1), " rows, wanted at most ", kWidthMax);
         }
         config.vocabulary = static_cast<std::int64_t>(codebook->dimension(1));
-        return Ok{};
+        return check_vocabulary(keys, config);
     }
     return STRATA_ERROR(quote(file.path()),
                         ": tensor 'selector_predecessor.weight' is missing, which says how many "
@@ -271,7 +299,7 @@ Result<Config> config_from_gguf(const gguf::File& file) {
     STRATA_TRY(read_window(keys, config));
     STRATA_TRY(read_target_layers(keys, config));
     STRATA_TRY(read_block(keys, config));
-    STRATA_TRY(read_vocabulary(file, config));
+    STRATA_TRY(read_vocabulary(keys, config));
     if (Status status = validate(config); !status.ok()) {
         return STRATA_ERROR(quote(file.path()), ": ", status.error().message);
     }
