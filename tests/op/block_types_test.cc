@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/text.h"
 #include "op/streams.h"
 #include "tests/op/run/experts.h"
 #include "tests/op/run/streams.h"
@@ -98,6 +99,27 @@ TEST(BlockTypes, wide_rows_match_the_oracle_and_are_bit_identical_to_each_row_al
                 expect_same_bits(backend.name + ", " + name_of(own.type),
                                  run_product(backend, weight, slice(x, 2, rows, own.width)),
                                  slice(together, 2, rows, weight.rows));
+            }
+        }
+    }
+}
+
+// Windows on both sides of what kernels take at once, in weights with a part of an eight of rows.
+TEST(BlockTypes, wide_rows_of_8_bits_are_bit_identical_in_windows_of_every_kind) {
+    for (const std::int64_t width : {2560, 5120, 6144}) {
+        Random random("block types windows", static_cast<std::uint64_t>(width));
+        const TestWeight weight = random_blocks(random, quant::Type::q8_0, 19, width);
+        const auto x = random.floats(9 * width, -2, 2);
+        check_product(weight, x);
+        for (TestBackend& backend : backends()) {
+            std::vector<float> alone;
+            for (std::int64_t t = 0; t < 9; ++t) {
+                append(alone, run_product(backend, weight, slice(x, t, 1, width)));
+            }
+            for (const std::int64_t rows : {3, 4, 5, 8, 9}) {
+                expect_same_bits(concat(backend.name, ", ", width, ", T=", rows),
+                                 run_product(backend, weight, slice(x, 9 - rows, rows, width)),
+                                 slice(alone, 9 - rows, rows, weight.rows));
             }
         }
     }

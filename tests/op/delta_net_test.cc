@@ -162,6 +162,29 @@ TEST(DeltaNet, heads_as_long_as_wide_are_the_same_however_they_are_split) {
     }
 }
 
+// More rows than are prepared together, of heads that share a key head with others in either order.
+TEST(DeltaNet, long_heads_with_several_key_heads_match_the_oracle_apart_and_in_place) {
+    const op::DeltaShape shape{
+        .key_heads = 2, .value_heads = 4, .key_dim = 128, .value_dim = 128, .kernel = 4};
+    Random random("delta_net long heads");
+    auto layer = random_delta_net(random, Types(quant::Type::q8_0), shape, 32);
+    const auto from = random_delta_state(random, layer);
+    const auto x = random.floats(10 * 32, -2, 2);
+    for (const auto order : {op::HeadOrder::grouped, op::HeadOrder::tiled}) {
+        layer.order = order;
+        const std::string label = "long heads, order " + std::to_string(static_cast<int>(order));
+        expect_oracle(label, layer, from, x, {.trace = true});
+        for (TestBackend& backend : backends()) {
+            const auto apart = run_delta_net(backend, label, layer, from, x);
+            expect_same_output(backend.name + label,
+                               run_delta_net(backend, label, layer, from, x, {.in_place = true}),
+                               apart);
+            expect_same_output(backend.name + label, run_in_parts(backend, layer, from, x, 1).state,
+                               apart.state);
+        }
+    }
+}
+
 TEST(DeltaNet, the_state_may_be_advanced_in_place) {
     Random random("delta_net in place");
     const auto layer = random_delta_net(random, Types::mixed(), kShape, kWidth);
