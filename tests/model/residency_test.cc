@@ -128,6 +128,18 @@ struct Copied {
     }
 };
 
+// Copies of all experts of a layer, which lie elsewhere from then on.
+std::vector<Copied> take_out(model::Target& target, std::int64_t layer,
+                             const op::ExpertTable& table, device::Device& device) {
+    std::vector<Copied> copies;
+    for (std::int64_t e = 0; e < table.count; ++e) {
+        const ExpertSlot from = target.residency().find(layer, e).value();
+        copies.emplace_back(from, table, target.config().hidden, device, target.queue());
+        target.residency().move(layer, e, std::nullopt, device, target.queue());
+    }
+    return copies;
+}
+
 // Windows are recorded where a queue records: what was recorded before the move finds the expert
 // too.
 TEST(Residency, an_expert_in_another_slot_gives_the_same_bits_and_one_elsewhere_none) {
@@ -154,13 +166,8 @@ TEST(Residency, an_expert_in_another_slot_gives_the_same_bits_and_one_elsewhere_
             want = logits();
         }
         model::Residency& residency = target->residency();
-        std::vector<Copied> copies;
         const auto& table = target->weights().layers.front().experts.table;
-        for (std::int64_t e = 0; e < table.count; ++e) {
-            const ExpertSlot from = residency.find(0, e).value();
-            copies.emplace_back(from, table, target->config().hidden, device, target->queue());
-            residency.move(0, e, std::nullopt, device, target->queue());
-        }
+        const std::vector<Copied> copies = take_out(*target, 0, table, device);
         EXPECT_EQ(residency.layers(), target->config().layers + 1);
         EXPECT_FALSE(target->step(sequence, request).ok());
         const auto move_to_copies = [&](std::int64_t turn) {
@@ -173,6 +180,48 @@ TEST(Residency, an_expert_in_another_slot_gives_the_same_bits_and_one_elsewhere_
         EXPECT_NE(logits(), want) << "another expert's matrices were not read";
         move_to_copies(0);
         expect_same_bits(backend.name, logits(), want);
+    }
+}
+
+// The layer is the last of the table; chains are recorded where a queue records.
+TEST(Residency, guesses_and_their_rows_want_every_expert_of_the_mtp_layer_in_a_slot) {
+    const TinyTarget made({.type = quant::Type::q8_0});
+    for (TestBackend& backend : backends()) {
+        device::Device& device = *backend.backend.device;
+        auto target = model::Target::load(gguf::File::open(made.path()).value(), device,
+                                          backend.backend.ops, 16)
+                          .value();
+        const Tokens tokens = random_tokens("mtp moves", 3, target->config());
+        auto sequence = target->make_sequence({64, op::CacheType::f16, true}).value();
+        model::StepRequest request;
+        request.tokens = tokens;
+        request.window = true;
+        ASSERT_TRUE(target->step(sequence, request).ok());
+        target->commit(sequence, 3);
+        model::MtpDraft want;
+        for (int submitted_then_captured = 0; submitted_then_captured < 2;
+             ++submitted_then_captured) {
+            want = target->draft(sequence, 17, 3, 0).value();
+        }
+        auto other = target->make_sequence({64, op::CacheType::f16, true}).value();
+        ASSERT_TRUE(target->step(other, request).ok());
+        const std::int64_t last = target->residency().layers() - 1;
+        const auto& table = target->weights().mtp->layer.experts.table;
+        const std::vector<Copied> copies = take_out(*target, last, table, device);
+
+        const model::LogitSink sink = [](MatrixView<const float>) { return Status(Ok{}); };
+        EXPECT_FALSE(target->draft(sequence, 17, 3, 0).ok());
+        EXPECT_FALSE(target->commit(other, 3, sink).ok());
+        EXPECT_EQ(other.length(), 0);
+        for (std::int64_t e = 0; e < table.count; ++e) {
+            target->residency().move(last, e, copies[static_cast<std::size_t>(e)].slot, device,
+                                     target->queue());
+        }
+        EXPECT_TRUE(target->commit(other, 3, sink).ok());
+        EXPECT_EQ(other.length(), 3);
+        const auto got = target->draft(sequence, 17, 3, 0).value();
+        EXPECT_EQ(got.path, want.path) << backend.name;
+        expect_same_bits(backend.name, got.confidence, want.confidence);
     }
 }
 
