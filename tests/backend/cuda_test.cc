@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "tests/support/rig.h"
 
@@ -194,6 +195,42 @@ TEST_F(Cuda, work_that_does_not_end_is_a_failure_of_the_device_and_nothing_hangs
         EXPECT_NE(queue->status().error().message.find(want), std::string::npos);
     }
     fail_cuda_after(-1);
+}
+
+// On both sides of what goes by way of pinned memory, or is taken by the driver, at once.
+TEST_F(Cuda, transfers_of_any_size_have_every_byte) {
+    const auto queue = device().make_queue();
+    for (const std::size_t size : {65536, 65537, 200001}) {
+        const auto buffer = std::move(device().allocate(size)).value();
+        std::vector<std::byte> put(size);
+        for (std::size_t i = 0; i < size; ++i) put[i] = static_cast<std::byte>(i % 251);
+        device().upload(*queue, buffer.data(), put);
+        const std::vector<std::byte> want = std::exchange(put, std::vector<std::byte>(size));
+        std::vector<std::byte> got(size, kPoison);
+        device().download(*queue, got, buffer.data());
+        EXPECT_EQ(got, want) << size;
+    }
+}
+
+// More than a driver takes ahead: the host waits for the device, and not without a limit.
+TEST_F(Cuda, what_is_submitted_to_a_device_that_hangs_waits_with_a_limit) {
+    if (!hang_cuda_after(-1)) GTEST_SKIP() << "a real device";
+    const std::vector<std::byte> many(200000);
+    for (const bool upload : {false, true}) {
+        auto made = impatient_cuda_backend(std::chrono::milliseconds(40));
+        ASSERT_TRUE(made.ok());
+        device::Device& own = *made->device;
+        const auto queue = own.make_queue();
+        const auto buffer = std::move(own.allocate(many.size())).value();
+        std::vector<std::byte> matrix(3400);
+        hang_cuda_after(0);
+        static_cast<void>(own.resident_matrix(*queue, matrix, quant::Type::q8_0, 3200));
+        EXPECT_TRUE(queue->status().ok());
+        if (upload) own.upload(*queue, buffer.data(), many);
+        for (int i = 0; i < 3000; ++i) own.clear(*queue, buffer.data(), 10);
+        EXPECT_FALSE(queue->status().ok());
+        fail_cuda_after(-1);
+    }
 }
 
 // What was made before the refusal is used the next time, and given back with the device.

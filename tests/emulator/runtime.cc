@@ -42,6 +42,15 @@ void wait_for_device() {
     std::abort();
 }
 
+// The driver takes so much ahead of the device, and then the host waits.
+constexpr int kSubmittedMost = 1024;
+constexpr std::size_t kTakenAtOnce = std::size_t{64} << 10;  // of memory that is not pinned
+int submitted = 0;                                           // after what hangs
+
+void submit() {
+    if (hung && ++submitted > kSubmittedMost) wait_for_device();
+}
+
 std::size_t shared_bytes_max = emulator::kSharedBytesMost;
 emulator::Counts counted;
 cudaGraph_t captured = nullptr;  // not null: work goes there
@@ -94,6 +103,7 @@ void fail_after(int launches) {
     launches_before_hang = -1;
     broken = false;
     hung = false;
+    submitted = 0;
 }
 
 void hang_after(int launches) { launches_before_hang = launches; }
@@ -109,6 +119,7 @@ void limit_shared_bytes(std::size_t bytes) { shared_bytes_max = bytes; }
 bool may_run(const cudaLaunchConfig_t& config, cudaError_t& result) {
     constexpr std::size_t kThreadsMax = 1024;
     constexpr unsigned kBlocksMax = 65535;  // down and deep
+    submit();
     const dim3& blocks = config.gridDim;
     const dim3& threads = config.blockDim;
     const std::size_t all_threads = std::size_t{threads.x} * threads.y * threads.z;
@@ -207,7 +218,10 @@ cudaError_t cudaMemset(void* data, int value, std::size_t bytes) {
     return emulator::state();
 }
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t) {
-    if (!emulator::capturing()) return cudaMemset(data, value, bytes);
+    if (!emulator::capturing()) {
+        submit();
+        return cudaMemset(data, value, bytes);
+    }
     emulator::capture([=] { return cudaMemset(data, value, bytes); });
     return cudaSuccess;
 }
@@ -231,6 +245,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
         }
         emulator::capture([=] { return cudaMemcpy(to, from, bytes, kind); });
         return cudaSuccess;
+    }
+    submit();
+    if (kind == cudaMemcpyHostToDevice && bytes > kTakenAtOnce && !is_pinned(start)) {
+        wait_for_device();
     }
     ++(kind == cudaMemcpyHostToDevice   ? counted.uploads
        : kind == cudaMemcpyDeviceToHost ? counted.downloads
@@ -281,6 +299,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
     return emulator::state();
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+    submit();
     ++counted.graph_launches;
     for (const auto& node : exec->nodes) {
         if (const cudaError_t result = node(); result != cudaSuccess) return result;
