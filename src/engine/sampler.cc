@@ -48,31 +48,9 @@ bool Sampler::penalizes() const {
 
 bool Sampler::plain() const { return sampling_.temperature == 0 && !penalizes(); }
 
-model::Picks Sampler::picks() const {
-    if (plain()) return model::Picks::largest;
-    // A penalty that lifts a token may lift one from anywhere.
-    const bool lowers = sampling_.repeat_penalty >= 1 && sampling_.presence_penalty >= 0 &&
-                        sampling_.frequency_penalty >= 0;
-    // What top-p keeps of all tokens a mass tells, unless penalties changed it.
-    const bool top_k = sampling_.top_k > 0 && sampling_.top_k < op::kCandidatesMax;
-    const bool few = sampling_.temperature == 0 || top_k || only_top_p() ||
-                     (sampling_.top_k == 0 && sampling_.top_p >= 1 && sampling_.min_p > 0);
-    return lowers && few ? model::Picks::list : model::Picks::none;
-}
-
-// Penalties would change the mass.
-bool Sampler::only_top_p() const {
-    return sampling_.temperature > 0 && sampling_.top_k == 0 && sampling_.top_p < 1 && !penalizes();
-}
-
-float Sampler::mass_temperature() const {
-    return only_top_p() ? static_cast<float>(sampling_.temperature) : 0.0f;
-}
-
 void Sampler::ask(std::span<const std::int32_t> text, std::span<const std::int32_t> window,
                   model::StepRequest& request) {
-    request.picks = picks();
-    request.temperature = mass_temperature();
+    request.picks = plain() ? model::Picks::largest : model::Picks::none;
     if (!tell_draws(text, window)) return;
     request.picks = model::Picks::draw;
     request.draws = &draws_;
@@ -83,9 +61,7 @@ const model::Draws* Sampler::draws(std::span<const std::int32_t> before) {
 }
 
 bool Sampler::tell_draws(std::span<const std::int32_t> text, std::span<const std::int32_t> window) {
-    // A list as long as top-k tells without a look at the rest.
-    const bool list = sampling_.top_k > 0 && sampling_.top_k < op::kCandidatesMax && !penalizes();
-    if (plain() || (list && sampling_.temperature > 0)) return false;
+    if (plain()) return false;
     op::DrawRule& rule = draws_.rule;
     rule = {.temperature = sampling_.temperature,
             .repeat_penalty = sampling_.repeat_penalty,
@@ -242,63 +218,9 @@ Result<std::int32_t> Sampler::pick(std::span<const float> logits,
     return pick_candidate(before, position);
 }
 
-// A device's sum is not the one of keep_top_p(), but near it: where the sum that is kept is as many
-// tokens' with either, they are those.
-bool Sampler::keep_top_p_of(const model::RowPick& picked) {
-    constexpr double kMassError = 1e-4;  // relative
-    const double mass = static_cast<double>(picked.mass);
-    if (!std::isfinite(mass) || picked.best.empty() || picked.best.front().token < 0) return false;
-    candidates_.clear();
-    const double largest = static_cast<double>(picked.best.front().logit);
-    double reached = 0;
-    for (const op::Candidate& c : picked.best) {
-        if (c.token < 0) return false;
-        const double logit = (static_cast<double>(c.logit) - largest) / sampling_.temperature;
-        candidates_.push_back({logit, c.token});
-        reached += std::exp(logit);
-        const bool surely = reached >= sampling_.top_p * mass * (1 + kMassError);
-        if (surely) return true;
-        if (reached >= sampling_.top_p * mass * (1 - kMassError)) return false;
-    }
-    return false;
-}
-
-bool Sampler::suffices(double rest) const {
-    const auto above = [&](const Candidate& c) { return c.logit > rest; };
-    const auto count = std::count_if(candidates_.begin(), candidates_.end(), above);
-    if (count == 0) return false;
-    if (sampling_.temperature == 0 || std::isinf(rest)) return true;
-    if (sampling_.top_k > 0) return count >= sampling_.top_k;
-    // Whether min-p drops the rest, by the very numbers that it goes by.
-    double largest = rest;
-    for (const Candidate& c : candidates_) largest = std::max(largest, c.logit);
-    return (rest - largest) / sampling_.temperature < std::log(sampling_.min_p);
-}
-
-Result<std::optional<std::int32_t>> Sampler::pick_of(const model::RowPick& picked,
-                                                     std::span<const std::int32_t> before,
-                                                     std::int64_t position) {
-    if (plain()) return std::optional(picked.largest.token);
-    if (!picked.drawn.empty()) return pick_drawn(picked.drawn, position);
-    if (only_top_p()) {
-        if (!keep_top_p_of(picked)) return std::optional<std::int32_t>();
-        keep_min_p();
-        return std::optional(draw_kept(position));
-    }
-    candidates_.clear();
-    // No token that is not listed is above the last that is.
-    double rest = -std::numeric_limits<double>::infinity();
-    for (const op::Candidate& c : picked.best) {
-        if (c.token < 0) break;
-        candidates_.push_back({static_cast<double>(c.logit), c.token});
-        if (&c == &picked.best.back()) rest = c.logit;
-    }
-    std::sort(candidates_.begin(), candidates_.end(),
-              [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
-    penalize(before);
-    if (!suffices(rest)) return std::optional<std::int32_t>();
-    STRATA_ASSIGN(const std::int32_t token, pick_penalized(position));
-    return std::optional(token);
+std::optional<std::int32_t> Sampler::pick_of(const model::RowPick& picked, std::int64_t position) {
+    if (plain()) return picked.largest.token;
+    return pick_drawn(picked.drawn, position);
 }
 
 // What penalize() and the largest candidate give, without the candidates: a few passes over the
@@ -341,10 +263,6 @@ Result<std::int32_t> Sampler::draw_among(std::span<const std::int32_t> tokens,
 Result<std::int32_t> Sampler::pick_candidate(std::span<const std::int32_t> before,
                                              std::int64_t position) {
     penalize(before);
-    return pick_penalized(position);
-}
-
-Result<std::int32_t> Sampler::pick_penalized(std::int64_t position) {
     const auto lower = [](const Candidate& a, const Candidate& b) { return a.logit < b.logit; };
     const auto best = std::max_element(candidates_.begin(), candidates_.end(), lower);
     if (best == candidates_.end() || !std::isfinite(best->logit)) {

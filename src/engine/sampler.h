@@ -29,20 +29,14 @@ class Sampler final : public spec::Draw {
     // Whether it takes anything but the largest logit.
     bool plain() const;
 
-    // What of a row of logits a device is to pick where it is not to draw, that they need not be
-    // had; none: all are wanted.
-    model::Picks picks() const override;
-    float mass_temperature() const override;
     // Asks for what pick_of() needs of a window's rows (spec::Ask). What the request points to is
     // valid until the next call.
     void ask(std::span<const std::int32_t> text, std::span<const std::int32_t> window,
              model::StepRequest& request);
     const model::Draws* draws(std::span<const std::int32_t> before) override;
-    // As pick(), from what was picked: the very token that pick() would give, or nothing where the
-    // list does not reach far enough to tell.
-    Result<std::optional<std::int32_t>> pick_of(const model::RowPick& picked,
-                                                std::span<const std::int32_t> before,
-                                                std::int64_t position);
+    // As pick(), from what was picked: the very token that pick() would give, or nothing where what
+    // was drawn does not tell.
+    std::optional<std::int32_t> pick_of(const model::RowPick& picked, std::int64_t position);
 
     // Draws as pick() does at the position after `before`, from a drafter's logits.
     Result<std::int32_t> draw(std::span<const float> logits,
@@ -54,7 +48,7 @@ class Sampler final : public spec::Draw {
                                     std::span<const std::int32_t> before) override;
     Result<std::optional<std::int32_t>> draw_of(const model::RowPick& picked,
                                                 std::span<const std::int32_t> before) override {
-        return pick_of(picked, before, static_cast<std::int64_t>(before.size()));
+        return pick_of(picked, static_cast<std::int64_t>(before.size()));
     }
 
   private:
@@ -64,15 +58,8 @@ class Sampler final : public spec::Draw {
     };
     Result<std::int32_t> pick_candidate(std::span<const std::int32_t> before,
                                         std::int64_t position);
-    Result<std::int32_t> pick_penalized(std::int64_t position);
     bool penalizes() const;
-    // Whether candidates that are all the tokens of a logit above `rest` are all that count.
-    bool suffices(double rest) const;
-    // Whether top-p alone says what counts.
-    bool only_top_p() const;
-    // Keeps of the listed tokens those that top-p keeps of all; false: the list does not tell.
-    bool keep_top_p_of(const model::RowPick& picked);
-    // Tells draws_ of a window's rows; false: they are better had from a list or from all logits.
+    // Tells draws_ of a window's rows; false: there is nothing to draw, or all logits are wanted.
     bool tell_draws(std::span<const std::int32_t> text, std::span<const std::int32_t> window);
     // Of the penalties; false: they are of more tokens than it holds.
     bool tell_penalties(std::span<const std::int32_t> text, std::span<const std::int32_t> window);

@@ -149,8 +149,7 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
     picked.ask = [&](std::span<const std::int32_t> before, std::span<const std::int32_t> window,
                      model::StepRequest& step) { sampler.ask(before, window, step); };
     picked.take = [&](const model::RowPick& pick) -> Result<std::optional<bool>> {
-        STRATA_ASSIGN(const std::optional<std::int32_t> token,
-                      sampler.pick_of(pick, text, static_cast<std::int64_t>(text.size())));
+        const auto token = sampler.pick_of(pick, static_cast<std::int64_t>(text.size()));
         if (!token) return std::optional<bool>();
         STRATA_ASSIGN(const bool ended, take_token(*token));
         return std::optional(ended);

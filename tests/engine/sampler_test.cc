@@ -192,95 +192,6 @@ TEST(Sampler, a_draft_draws_among_some_tokens_as_the_target_among_all) {
     }
 }
 
-// What a device picks from logits, with a list of the largest.
-struct Listed {
-    std::vector<op::Candidate> best;
-    model::RowPick row;
-
-    // With a mass that is as far from the right one as a device's may be.
-    explicit Listed(const Logits& logits, double temperature = 1, double error = 0) {
-        std::vector<std::int32_t> ids(logits.size());
-        std::iota(ids.begin(), ids.end(), 0);
-        std::stable_sort(ids.begin(), ids.end(), [&](std::int32_t a, std::int32_t b) {
-            return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
-        });
-        best.resize(op::kCandidatesMax);
-        for (std::size_t i = 0; i < std::min(best.size(), ids.size()); ++i) {
-            best[i] = {logits[static_cast<std::size_t>(ids[i])], ids[i]};
-        }
-        double mass = 0;
-        for (const float logit : logits) {
-            mass += std::exp((static_cast<double>(logit) - best[0].logit) / temperature);
-        }
-        row = {{ids[0], 1}, best, static_cast<float>(mass * (1 + error))};
-    }
-};
-
-TEST(Sampler, from_a_list_takes_what_it_takes_from_all_or_says_that_it_cannot_tell) {
-    const std::vector<Sampling> samplings = {
-        {},
-        {.repeat_penalty = 1.3},
-        {.presence_penalty = 2, .frequency_penalty = 0.5},
-        {.temperature = 1, .top_k = 20, .seed = 5},
-        {.temperature = 0.7, .top_k = 20, .top_p = 0.8, .repeat_penalty = 1.1, .seed = 6},
-        {.temperature = 1.3, .min_p = 0.1, .presence_penalty = 1, .seed = 7},
-        {.temperature = 2, .top_k = 63, .seed = 8},
-        {.temperature = 1, .top_p = 0.9, .seed = 9},
-        {.temperature = 0.6, .top_p = 0.95, .min_p = 0.02, .seed = 10},
-        {.temperature = 1.5, .top_p = 0, .seed = 11},
-    };
-    Random random("lists");
-    for (std::size_t s = 0; s < samplings.size(); ++s) {
-        Sampler sampler(samplings[s]);
-        ASSERT_NE(sampler.picks(), model::Picks::none) << s;
-        int told = 0;
-        for (int n = 0; n < 60; ++n) {
-            // Steep, flat, with ties, and shorter than the list.
-            const auto count = n % 4 == 3 ? 40 : 700;
-            Logits logits = random.floats(count, -1, n % 3 == 0 ? 30.0f : 4.0f);
-            if (n % 5 == 0) {
-                for (float& logit : logits) logit = std::round(logit);
-            }
-            std::vector<std::int32_t> before;
-            for (int i = 0; i < 50; ++i) {
-                before.push_back(static_cast<std::int32_t>(random.integer(0, count - 1)));
-            }
-            const double temperature = std::max(samplings[s].temperature, 0.1);
-            const Listed listed(logits, temperature,
-                                static_cast<double>(random.integer(-5, 5)) * 1e-5);
-            before.push_back(listed.best[0].token);
-            const auto got = sampler.pick_of(listed.row, before, n);
-            ASSERT_TRUE(got.ok());
-            if (!got->has_value()) continue;
-            ++told;
-            EXPECT_EQ(**got, pick(samplings[s], logits, n, before)) << s << ' ' << n;
-        }
-        EXPECT_GT(told, 15) << s;
-    }
-}
-
-TEST(Sampler, wants_all_logits_where_any_of_them_may_count) {
-    const std::vector<Sampling> samplings = {
-        {.repeat_penalty = 0.9},
-        {.presence_penalty = -1},
-        {.temperature = 1, .seed = 1},
-        {.temperature = 1, .top_p = 0.9, .presence_penalty = 1, .seed = 1},
-        {.temperature = 1, .top_k = 64, .seed = 1},
-    };
-    for (const Sampling& sampling : samplings) {
-        EXPECT_EQ(Sampler(sampling).picks(), model::Picks::none);
-    }
-    // The penalties may have put another token of those that are not listed before all that are.
-    const Logits logits(100, 1.0f);
-    Sampler sampler({.presence_penalty = 1});
-    const Listed listed(logits);
-    std::vector<std::int32_t> before(64);
-    std::iota(before.begin(), before.end(), 0);
-    const auto got = sampler.pick_of(listed.row, before, 0);
-    ASSERT_TRUE(got.ok());
-    EXPECT_FALSE(got->has_value());
-}
-
 // What a device says of the rows of a window: op::Draw by its formula, with scores that are off.
 std::vector<op::Drawn> drawn_of(const model::Draws& draws, const Logits& logits, std::int64_t t,
                                 Random& random) {
@@ -346,6 +257,7 @@ TEST(Sampler, from_a_devices_draws_takes_what_it_takes_from_all) {
         {.temperature = 1, .presence_penalty = -2, .penalty_window = -1, .seed = 5},
         {.repeat_penalty = 0.8, .frequency_penalty = 0.5, .penalty_window = 20},
         {.temperature = 2, .top_k = 64, .seed = 6},
+        {.temperature = 0.7, .top_k = 20, .top_p = 0.8, .seed = 10},
         {.temperature = 1, .top_p = 0.9, .seed = 7},
         {.temperature = 1, .top_k = 9, .top_p = 0.6, .min_p = 0.2, .presence_penalty = 1},
     };
@@ -374,15 +286,24 @@ TEST(Sampler, from_a_devices_draws_takes_what_it_takes_from_all) {
                 model::RowPick row{{drawn[0].token, 1}, {}};
                 row.drawn = drawn;
                 const std::int64_t position = std::ssize(text);
-                const auto got = sampler.pick_of(row, text, position);
-                ASSERT_TRUE(got.ok());
-                if (!got->has_value()) continue;
+                const auto got = sampler.pick_of(row, position);
+                if (!got) continue;
                 ++told;
-                EXPECT_EQ(**got, pick(samplings[s], logits, position, text)) << s << ' ' << n;
+                EXPECT_EQ(*got, pick(samplings[s], logits, position, text)) << s << ' ' << n;
             }
         }
         EXPECT_GE(told, samplings[s].top_p < 1 ? 90 : 124) << s;
     }
+}
+
+TEST(Sampler, takes_the_largest_that_a_device_picked) {
+    Sampler sampler({});
+    model::StepRequest request;
+    const std::vector<std::int32_t> text = {1, 2};
+    sampler.ask(text, std::span(text).last(1), request);
+    EXPECT_EQ(request.picks, model::Picks::largest);
+    EXPECT_EQ(sampler.draws(text), nullptr);
+    EXPECT_EQ(sampler.pick_of({.largest = {17, 1}, .best = {}, .drawn = {}}, 2), 17);
 }
 
 TEST(Sampler, penalties_of_more_tokens_than_a_device_holds_want_all_logits) {

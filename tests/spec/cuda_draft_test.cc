@@ -206,7 +206,7 @@ Generated generate(model::Target& target, const Sampling& sampling, std::size_t 
                         model::StepRequest& step) { sampler.ask(before, window, step); };
     }
     parts.take_pick = [&](const model::RowPick& pick) -> Result<std::optional<bool>> {
-        STRATA_ASSIGN(const auto token, sampler.pick_of(pick, text, position()));
+        const auto token = sampler.pick_of(pick, position());
         return token ? std::optional(take_token(*token)) : std::optional<bool>();
     };
     const spec::Take take = [&](std::span<const float> row) -> Result<bool> {
