@@ -29,17 +29,30 @@ if(STRATA_SANITIZE)
 endif()
 
 # Where most of a build is the templates and inline functions that each file makes anew, files of a
-# folder are compiled several at a time. Off by default: a file alone shows what it lacks. Left out
-# are folders whose files define the same names, as each number format does its Block.
-option(STRATA_UNITY "Compile several files of a folder at once" OFF)
-set(strata_compiled_alone strata_backend_cpu strata_bench strata_op_oracle strata_program
-                          strata_quant cli_test gguf_test op_test)
+# folder are compiled several at a time: of programs with tests alone, or of all. Off by default: a
+# file alone shows what it lacks, and a small change compiles little. Left out are folders whose
+# files define the same names, as each number format does its Block.
+set(STRATA_UNITY OFF CACHE STRING "Compile several files of a folder at once: OFF, TESTS or ON")
+set(strata_compiled_alone strata_backend_cpu strata_backend_cuda strata_bench strata_op_oracle
+                          strata_program strata_quant)
 function(strata_unity target)
-    if(STRATA_UNITY AND NOT target IN_LIST strata_compiled_alone)
-        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
-        # Of names of a file alone, in what looks like a header.
-        target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+    if(NOT STRATA_UNITY OR target IN_LIST strata_compiled_alone)
+        return()
     endif()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    # Of names of a file alone, in what looks like a header.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+    if(NOT STRATA_UNITY STREQUAL "TESTS")
+        return()
+    endif()
+    # A file alone proves its own header whole (tools/tidy/headers.py).
+    get_target_property(sources ${target} SOURCES)
+    foreach(source IN LISTS sources)
+        cmake_path(REPLACE_EXTENSION source LAST_ONLY h OUTPUT_VARIABLE header)
+        if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${header})
+            set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+        endif()
+    endforeach()
 endfunction()
 
 # Headers that most files include, parsed once for all libraries and once for all tests: an eighth
@@ -68,7 +81,9 @@ function(strata_library name)
     elseif(STRATA_PRECOMPILE)
         target_precompile_headers(strata_${name} REUSE_FROM strata_headers)
     endif()
-    strata_unity(strata_${name})
+    if(NOT STRATA_UNITY STREQUAL "TESTS")
+        strata_unity(strata_${name})
+    endif()
 endfunction()
 
 # Tests are compiled far more often than their loops run.

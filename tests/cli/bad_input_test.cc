@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-Ran generate(const std::string& model, const Words& more = {"--tokens", "1", "-n", "1"}) {
+Ran try_model(const std::string& model, const Words& more = {"--tokens", "1", "-n", "1"}) {
     Words words = {"generate", "-m", model};
     words.insert(words.end(), more.begin(), more.end());
     return run_strata(words);
@@ -39,11 +39,11 @@ TEST(BadInput, a_model_that_is_no_file_of_a_model) {
     const TempDir directory;
     write_file(directory / "text.gguf", "This is no model, whatever its name says.");
     write_file(directory / "empty.gguf", "");
-    expect_failed(generate(directory / "text.gguf"), "text.gguf");
-    expect_failed(generate(directory / "empty.gguf"), "empty.gguf");
-    expect_failed(generate(directory / "none.gguf"), "none.gguf");
-    expect_failed(generate(directory.path()), directory.path());
-    expect_failed(generate("/dev/null"), "/dev/null");
+    expect_failed(try_model(directory / "text.gguf"), "text.gguf");
+    expect_failed(try_model(directory / "empty.gguf"), "empty.gguf");
+    expect_failed(try_model(directory / "none.gguf"), "none.gguf");
+    expect_failed(try_model(directory.path()), directory.path());
+    expect_failed(try_model("/dev/null"), "/dev/null");
     expect_failed(run_strata({"inspect", directory / "text.gguf"}), "text.gguf");
     expect_failed(run_strata({"inspect", directory / "none.gguf"}), "none.gguf");
 }
@@ -56,19 +56,20 @@ TEST(BadInput, a_truncated_model_is_an_error_wherever_it_ends) {
           std::size_t{8000}, bytes.size() / 2, bytes.size() - 1}) {
         write_file(directory / "cut.gguf", std::string_view(bytes).substr(0, size));
         SCOPED_TRACE(size);
-        expect_failed(generate(directory / "cut.gguf"), "cut.gguf");
+        expect_failed(try_model(directory / "cut.gguf"), "cut.gguf");
         expect_failed(run_strata({"inspect", directory / "cut.gguf"}), "cut.gguf");
     }
 }
 
 TEST(BadInput, what_a_model_lacks_or_has_otherwise_is_named) {
     const TempDir directory;
-    expect_failed(generate(patched(directory, "blk.0.hc_ffn_norm", "blk.0.hc_ffn_nurm")), "blk.0.");
+    expect_failed(try_model(patched(directory, "blk.0.hc_ffn_norm", "blk.0.hc_ffn_nurm")),
+                  "blk.0.");
     expect_failed(
-        generate(patched(directory, "qwen4exp.embedding_length", "qwen4exp.embedding_lenght")),
+        try_model(patched(directory, "qwen4exp.embedding_length", "qwen4exp.embedding_lenght")),
         "qwen4exp.embedding_length");
-    expect_failed(generate(patched(directory, std::string_view("\x08\0\0\0\0\0\0\0qwen4exp", 16),
-                                   std::string_view("\x08\0\0\0\0\0\0\0qwen3moe", 16))),
+    expect_failed(try_model(patched(directory, std::string_view("\x08\0\0\0\0\0\0\0qwen4exp", 16),
+                                    std::string_view("\x08\0\0\0\0\0\0\0qwen3moe", 16))),
                   "qwen3moe");
 }
 
@@ -98,12 +99,12 @@ TEST(BadInput, sizes_that_wrap_or_reach_outside_the_file_are_errors) {
         std::memcpy(changed.data() + one.at, &one.value, sizeof(one.value));
         write_file(directory / "patched.gguf", changed);
         SCOPED_TRACE(one.value);
-        expect_failed(generate(directory / "patched.gguf"), name);
+        expect_failed(try_model(directory / "patched.gguf"), name);
     }
     std::string changed = bytes;
     changed[type] = 99;
     write_file(directory / "patched.gguf", changed);
-    expect_failed(generate(directory / "patched.gguf"), name);
+    expect_failed(try_model(directory / "patched.gguf"), name);
 }
 
 TEST(BadInput, a_split_set_without_one_of_its_parts_names_it) {
@@ -113,7 +114,7 @@ TEST(BadInput, a_split_set_without_one_of_its_parts_names_it) {
     }
     for (const std::string& path : {directory / "split-00001-of-00003.gguf",
                                     directory / "split-00003-of-00003.gguf", directory.path()}) {
-        expect_failed(generate(path), "split-00002-of-00003.gguf");
+        expect_failed(try_model(path), "split-00002-of-00003.gguf");
     }
 }
 
@@ -139,14 +140,14 @@ TEST(BadInput, a_type_that_is_none_or_does_not_fit_leaves_no_file) {
 }
 
 TEST(BadInput, prompts_that_cannot_be_run) {
-    expect_failed(generate(tiny().path(), {"--tokens", "1,1024,2"}), "1024");
-    expect_failed(generate(tiny().path(), {"--tokens", "2147483647"}), "0 to 1023");
-    expect_failed(generate(talking().path(), {"-f", "/dev/null"}), "empty");
-    expect_failed(generate(talking().path(), {"-f", talking().directory().path()}), "directory");
-    expect_failed(generate(talking().path(), {"-f", "none"}), "none");
-    expect_failed(generate(tiny().path(), {"-p", "text"}), "no tokenizer");
-    expect_failed(generate(tiny().path(), {"--tokens", "1,2,3,4,5", "-c", "4"}), "context of 4");
-    expect_failed(generate(tiny().path(), {"--tokens", "1", "-c", "1000000000"}), "4096");
+    expect_failed(try_model(tiny().path(), {"--tokens", "1,1024,2"}), "1024");
+    expect_failed(try_model(tiny().path(), {"--tokens", "2147483647"}), "0 to 1023");
+    expect_failed(try_model(talking().path(), {"-f", "/dev/null"}), "empty");
+    expect_failed(try_model(talking().path(), {"-f", talking().directory().path()}), "directory");
+    expect_failed(try_model(talking().path(), {"-f", "none"}), "none");
+    expect_failed(try_model(tiny().path(), {"-p", "text"}), "no tokenizer");
+    expect_failed(try_model(tiny().path(), {"--tokens", "1,2,3,4,5", "-c", "4"}), "context of 4");
+    expect_failed(try_model(tiny().path(), {"--tokens", "1", "-c", "1000000000"}), "4096");
 }
 
 TEST(BadInput, the_other_commands_refuse_such_tokens_too_and_leave_no_file) {

@@ -21,7 +21,7 @@ using test::RawGguf;
 using test::TempDir;
 using test::write_file;
 
-const std::string kData = STRATA_TEST_DATA;
+const std::string kSets = STRATA_TEST_DATA;
 
 std::string part_name(int number, int count = 3, const std::string& prefix = "m") {
     const std::string digits = "0000";
@@ -84,10 +84,10 @@ TEST(GgufSplit, any_part_and_the_directory_open_the_whole_set) {
 }
 
 TEST(GgufSplit, a_set_that_the_public_package_wrote_is_the_whole_file) {
-    const auto whole = File::open(kData + "/package.gguf");
+    const auto whole = File::open(kSets + "/package.gguf");
     ASSERT_TRUE(whole.ok());
     for (int number = 1; number <= 3; ++number) {
-        const auto split = File::open(kData + "/" + part_name(number, 3, "split"));
+        const auto split = File::open(kSets + "/" + part_name(number, 3, "split"));
         ASSERT_TRUE(split.ok()) << split.error().message;
         ASSERT_EQ(split->tensors().size(), whole->tensors().size());
         for (std::size_t i = 0; i < whole->tensors().size(); ++i) {

@@ -13,9 +13,8 @@
 namespace strata::test {
 namespace {
 
-constexpr std::int64_t kWidth = 32;
-
 TEST(CacheRow, eight_bit_rows_are_the_exact_ones_rounded) {
+    constexpr std::int64_t kWidth = 32;
     // Heads of a whole group and a short one; rows that end between multiples of 16 bytes.
     const op::AttentionShape shape{3, 3, 41, 1, 2, 2, 2, 1};
     Random random("attention eight bits");
