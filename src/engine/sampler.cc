@@ -281,7 +281,8 @@ Result<std::int32_t> Sampler::pick_candidate(std::span<const std::int32_t> befor
 
 std::int32_t Sampler::draw_kept(std::int64_t position) {
     // Noise is at most -log(1 - u), and what it is added to at most 0: where that cannot reach the
-    // best so far, its logarithms need not be known.
+    // best so far, its logarithms need not be known. The safety is far more than float64 rounds by,
+    // 1e-14 of such numbers, and so little that it costs no logarithm worth mentioning.
     constexpr double kSafety = 1 - 1e-6;
     Candidate best{-std::numeric_limits<double>::infinity(), -1};
     double enough = 1;

@@ -52,7 +52,8 @@ struct Drawn {
 inline constexpr int kFilterTopK = 1;
 inline constexpr int kFilterTopP = 2;
 
-// Of a sum of exponentials that top-p goes by, relative: what a backend may be off by.
+// Of a sum of exponentials that top-p goes by, relative: what a backend may be off by. In F32 an
+// exponential is off by half a unit of its argument, at most 2e-6, and a little: ten times that.
 inline constexpr double kFilterError = 2e-5;
 
 // The penalized logit of a token that is penalized for `count` times, at least once. Float64, each
@@ -107,7 +108,10 @@ struct Draw {
 
 // How far a score of about this size may be off.
 constexpr double score_error(double score) {
+    // Noise is below 37 and s above -64, where a unit in the last place of F32 is 4e-6: two
+    // logarithms and three roundings of a few units each have room.
     constexpr double kNoise = 5e-5;
+    // Eight units in the last place.
     constexpr double kRounding = 1e-6;
     return kNoise + kRounding * (score < 0 ? -score : score);
 }

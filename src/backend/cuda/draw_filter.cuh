@@ -11,7 +11,8 @@ __device__ inline unsigned depth_of(double scaled) {
     return __float_as_uint(fabsf(static_cast<float>(scaled)));
 }
 
-// Of some rows: how many, and their sum of exp(s) in units of 1 / kMassOne.
+// Of some rows: how many, and their sum of exp(s) in units of 1 / kMassOne. No exp(s) is above 1:
+// 64 bits have room for 2^24 tokens, far more than vocabularies have.
 struct Heap {
     unsigned long long count;
     unsigned long long mass;
