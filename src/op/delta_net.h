@@ -67,7 +67,9 @@ struct DeltaShape {
 // Effects   Writes y, the whole state `to` (after all T rows) and, where it is given, the trace.
 //           `from` and `to` are disjoint or the same memory; nothing else overlaps.
 // Numerics  F32 sums, F32 state; Tolerance::recurrence. Recurrent form: row t and the state after
-//           it are bit-identical whatever T is.
+//           it are bit-identical whatever T is. Chunked form: chunks begin with row 0, so calls of
+//           whole chunks, one after another, are bit-identical to one call; a kernel without this
+//           form for a shape or a device takes the recurrent one.
 struct DeltaNet {
     MatrixView<const float> x;
     Weight qkv;

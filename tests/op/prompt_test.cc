@@ -6,7 +6,6 @@
 #include <array>
 
 #include "tests/op/run/attention_check.h"
-#include "tests/op/run/delta_net.h"
 #include "tests/op/run/experts.h"
 #include "tests/op/run/ngram.h"
 #include "tests/op/run/streams.h"
@@ -14,14 +13,6 @@
 
 namespace strata::test {
 namespace {
-
-template <typename Use>
-void on_prompt_backends(Use use) {
-    PromptRoute route;
-    for (TestBackend& backend : backends()) {
-        if (backend.backend.ops.prompts != nullptr) use(backend);
-    }
-}
 
 std::vector<float> run_head(TestBackend& backend, const TestWeight& weight,
                             const std::vector<float>& x) {
@@ -116,48 +107,6 @@ TEST(Prompt, stream_read_matches_the_oracle_and_itself_in_every_chunk) {
                  slice(input.block_inject, 60, 5, streams)});
             expect_same_bits(label, part.x, slice(got.x, 60, 5, width));
             expect_same_bits(label, part.inject, slice(got.inject, 60, 5, streams));
-        }
-    });
-}
-
-void check_delta_net(TestBackend& backend, const op::DeltaShape& shape) {
-    Random random("prompt delta_net");
-    const auto layer = random_delta_net(random, Types::mixed(), shape, 40);
-    const auto from = random_delta_state(random, layer);
-    const auto x = random.floats(37 * 40, -2, 2);
-    const DeltaNetResult want = delta_net_oracle(layer, rows_of(x, 40), from);
-    const auto got = run_delta_net(backend, "prompt", layer, from, x, {.trace = true});
-    const Tolerance rounded = Tolerance::rounded_inputs();
-    expect_close(backend.name + ", u", got.trace.projected, want.projected,
-                 Tolerance::projection());
-    expect_close(backend.name + ", c", got.trace.convolved, want.convolved,
-                 Tolerance::projection());
-    expect_close(backend.name + ", beta", got.trace.beta, want.beta, Tolerance::projection());
-    expect_close(backend.name + ", alpha", got.trace.decay, want.decay, Tolerance::projection());
-    expect_close(backend.name + ", memory", got.state.memory, want.memory, Tolerance::recurrence());
-    expect_close(backend.name + ", y", got.y, want.y, rounded);
-    expect_close(backend.name + ", history", got.state.history, want.history,
-                 Tolerance::projection());
-    DeltaNetOutput parts;
-    parts.state = from;
-    for (const auto& [first, rows] : {std::pair{0, 2}, {2, 16}, {18, 19}}) {
-        const auto part = run_delta_net(backend, "part", layer, parts.state,
-                                        slice(x, first, rows, 40), {.in_place = first > 0});
-        append(parts.y, part.y);
-        parts.state = part.state;
-    }
-    expect_same_bits(backend.name + ", y in parts", parts.y, got.y);
-    expect_same_output(backend.name, parts.state, got.state);
-}
-
-TEST(Prompt, delta_net_matches_the_oracle_and_carries_its_state_from_chunk_to_chunk) {
-    on_prompt_backends([](TestBackend& backend) {
-        for (const int key_dim : {32, 64, 128}) {
-            check_delta_net(backend, {.key_heads = 2,
-                                      .value_heads = 4,
-                                      .key_dim = key_dim,
-                                      .value_dim = 32,
-                                      .kernel = 4});
         }
     });
 }

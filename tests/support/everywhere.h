@@ -7,6 +7,7 @@
 
 #include "tests/support/backends.h"
 #include "tests/support/compare.h"
+#include "tests/support/weights.h"
 
 namespace strata::test {
 
@@ -36,6 +37,15 @@ void on_backends(const std::string& label, Run run, Use use) {
         }
         use(result);
         references.emplace(backend.kind, std::move(result));
+    }
+}
+
+// use(backend) on each backend that has a prompt route, with tests on that route (weights.h).
+template <typename Use>
+void on_prompt_backends(Use use) {
+    const PromptRoute route;
+    for (TestBackend& backend : backends()) {
+        if (backend.backend.ops.prompts != nullptr) use(backend);
     }
 }
 

@@ -13,14 +13,16 @@ struct DeltaRows {
     MatrixView<const float> units;   // [T, 2, Hk, dk]: q^ and k^
     MatrixView<const float> values;  // [T, Hv * dv], rows `value_stride` apart
     std::int64_t value_stride = 0;
-    MatrixView<const float> gates;  // [T, Hv, kGates]: alpha, beta, q^ . k^, and one unused
+    MatrixView<const float> gates;  // [T, Hv, kGates]: alpha, beta, q^ . k^, log alpha
     MatrixView<float> out;          // [T, Hv * dv]
 };
 
 // Key and value widths that the recurrence has kernels for.
 bool runs_delta(const op::DeltaShape& shape);
 
-// Takes the memories of all heads from `from` to `to` through all rows.
+// Takes the memories of all heads from `from` to `to` through all rows: one after another, or
+// op::kDeltaChunk at a time, the first with the first row.
+void run_delta_chunks(Queue& queue, const op::DeltaNet& args, const DeltaRows& rows);
 void run_delta(Queue& queue, const op::DeltaNet& args, const DeltaRows& rows);
 
 }  // namespace strata::cuda::prompt

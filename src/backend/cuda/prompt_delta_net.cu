@@ -1,6 +1,6 @@
 // op/delta_net.h for prompts: the products on tensor cores, then a pass that convolves and makes
-// units, the recurrence (prompt_delta_run.cu), and a pass that norms and gates its reads. The
-// passes are bound by the memory that they move.
+// units, the recurrence (prompt_delta_run.cu) or its chunked form (prompt_delta_chunks.cu), and a
+// pass that norms and gates its reads. The passes are bound by the memory that they move.
 #include "backend/cuda/delta.cuh"
 #include "backend/cuda/fours.cuh"
 #include "backend/cuda/history.h"
@@ -167,12 +167,13 @@ struct Gates {
     __device__ void operator()(std::int64_t i) const {
         const std::int64_t h = i % beta.cols;
         const float b = sigmoid(beta.data[i]);
-        const float alpha = expf(args.decay_rate[h] * softplus(decay.data[i] + args.decay_bias[h]));
+        const float log_decay = args.decay_rate[h] * softplus(decay.data[i] + args.decay_bias[h]);
+        const float alpha = expf(log_decay);
         beta.data[i] = b;
         decay.data[i] = alpha;
         const float both =
             match.row(i / beta.cols)[delta_key_head(args.shape, args.order, static_cast<int>(h))];
-        reinterpret_cast<float4*>(gates.data)[i] = make_float4(alpha, b, both, 0.0f);
+        reinterpret_cast<float4*>(gates.data)[i] = make_float4(alpha, b, both, log_decay);
     }
 };
 
@@ -260,7 +261,12 @@ void delta_net(const op::DeltaNet& args, device::Queue& queue) {
     const dim3 each_row(static_cast<unsigned>(rows));
     start_convolve(own, {args, u, c, units, match});
     for_each(own, beta.size(), Gates{args, beta, decay, match, gates});
-    run_delta(own, args, {units, {c.data + 2 * keys, rows, shape.value_width()}, c.cols, gates, o});
+    const DeltaRows made{units, {c.data + 2 * keys, rows, shape.value_width()}, c.cols, gates, o};
+    if (args.form == op::DeltaForm::chunked) {
+        run_delta_chunks(own, args, made);
+    } else {
+        run_delta(own, args, made);
+    }
     launch(own, {each_row, kThreads}, gate_heads, Gated{args, o, z, heads});
     PromptInput read(own, heads, shape.value_width());
     multiply(read, args.out, args.y);
