@@ -57,6 +57,25 @@ OpFigure time_cases(const OpFamily& family, const std::vector<OpCase>& cases, st
     return figure;
 }
 
+struct OpJob {
+    const OpFamily* family;
+    std::int64_t rows;
+};
+
+// Those whose names have the text in them.
+std::vector<OpJob> jobs_of(const std::vector<OpFamily>& families, const OpBenchRequest& request,
+                           bool gpu) {
+    std::vector<OpJob> jobs;
+    for (const OpFamily& family : families) {
+        if (family.name.find(request.filter) == std::string::npos) continue;
+        for (const std::int64_t rows : kOpRows) {
+            if (!request.small || rows <= 4) jobs.push_back({&family, rows});
+        }
+        if (family.prompts && gpu && !request.small) jobs.push_back({&family, kGpuPromptRows});
+    }
+    return jobs;
+}
+
 }  // namespace
 }  // namespace bench
 
@@ -75,22 +94,16 @@ Result<OpBench> bench_ops(const OpBenchRequest& request, const BenchProgress& pr
     bench::OpOptions options{request.small, request.threads};
     if (chosen.gpu) options.backend = &chosen.backend;
     const auto families = bench::op_families();
-    std::int64_t done = 0;
-    for (const bench::OpFamily& family : families) {
-        const bool wanted = family.name.find(request.filter) != std::string::npos;
-        for (const std::int64_t rows : bench::kOpRows) {
-            if (progress && !progress(done++, std::ssize(families) * std::ssize(bench::kOpRows))) {
-                return bench::ended();
-            }
-            if (!wanted || (request.small && rows > 4)) continue;
-            std::vector<bench::OpCase> cases;
-            for (int i = 0; i < (chosen.gpu ? bench::kGpuCases : 1); ++i) {
-                cases.push_back(family.make(options, rows));
-            }
-            OpFigure figure = bench::time_cases(family, cases, rows, request.repeats);
-            figure.floor_ms = 1e3 * figure.bytes / out.machine.read_bytes;
-            out.ops.push_back(figure);
+    const auto jobs = bench::jobs_of(families, request, chosen.gpu);
+    for (const auto& [family, rows] : jobs) {
+        if (progress && !progress(std::ssize(out.ops), std::ssize(jobs))) return bench::ended();
+        std::vector<bench::OpCase> cases;
+        for (int i = 0; i < (chosen.gpu ? bench::kGpuCases : 1); ++i) {
+            cases.push_back(family->make(options, rows));
         }
+        OpFigure figure = bench::time_cases(*family, cases, rows, request.repeats);
+        figure.floor_ms = 1e3 * figure.bytes / out.machine.read_bytes;
+        out.ops.push_back(figure);
     }
     if (!out.ops.empty()) return out;
     return STRATA_ERROR("no op has ", quote(request.filter), " in its name");

@@ -26,6 +26,7 @@ struct OpCase {
 struct OpFamily {
     std::string name;
     std::function<OpCase(const OpOptions& options, std::int64_t rows)> make;
+    bool prompts = false;  // a GPU gets kGpuPromptRows too
 };
 
 std::vector<OpFamily> stream_families();
@@ -40,6 +41,8 @@ std::vector<OpFamily> op_families();
 
 // A decode step, a verify window and a piece of a prompt.
 inline constexpr std::int64_t kOpRows[] = {1, 4, 64};
+// What engines read of a prompt at a time there.
+inline constexpr std::int64_t kGpuPromptRows = 4096;
 
 // FNV-1a of the output's bits.
 std::uint64_t checksum_of(const OpCase& one);

@@ -29,8 +29,10 @@ op::DeltaNet make_args(Bed& bed, const OpOptions& options, std::int64_t rows, op
     args.epsilon = 1e-6f;
     args.from = {bed.floats(memory), bed.floats(history)};
     args.to = {bed.zeros(memory), bed.zeros(history)};
-    args.trace = {bed.matrix(rows, channels), bed.matrix(rows, channels),
-                  bed.matrix(rows, shape.value_heads), bed.matrix(rows, shape.value_heads)};
+    if (rows < kGpuPromptRows) {
+        args.trace = {bed.matrix(rows, channels), bed.matrix(rows, channels),
+                      bed.matrix(rows, shape.value_heads), bed.matrix(rows, shape.value_heads)};
+    }
     args.y = bed.matrix(rows, width);
     return args;
 }
@@ -44,8 +46,11 @@ OpCase delta_net(const OpOptions& options, std::int64_t rows, op::DeltaForm form
     const auto own = std::make_shared<Bed>(options, "delta_net");
     Bed& bed = *own;
     const op::DeltaNet args = make_args(bed, options, rows, form);
+    // The chunked form is for prompts, which are never so short in the recurrent one.
+    const bool prompt = form == op::DeltaForm::chunked || rows == kGpuPromptRows;
+    const auto run = prompt ? bed.ops().for_prompts().delta_net : bed.ops().delta_net;
     return OpCase(
-        own, [own, args] { own->ops().delta_net(args, own->queue()); }, args.y,
+        own, [own, run, args] { run(args, own->queue()); }, args.y,
         [=] {
             return bytes_of({args.qkv, args.gate, args.beta_weight, args.alpha_weight, args.out}) +
                    2 * state_bytes(args.shape) +
@@ -79,8 +84,8 @@ std::vector<OpFamily> delta_families() {
             return delta_net(options, rows, chosen);
         };
     };
-    return {{"delta_net_recurrent", form(op::DeltaForm::recurrent)},
-            {"delta_net_chunked", form(op::DeltaForm::chunked)},
+    return {{"delta_net_recurrent", form(op::DeltaForm::recurrent), true},
+            {"delta_net_chunked", form(op::DeltaForm::chunked), true},
             {"delta_replay", delta_replay}};
 }
 
