@@ -82,13 +82,15 @@ TEST(BlockTypes, wide_rows_match_the_oracle_and_are_bit_identical_to_each_row_al
         quant::Type type;
         std::int64_t width;
     };
-    for (const Case& own : {Case{quant::Type::q8_0, 2560}, Case{quant::Type::q8_0, 5120},
-                            Case{quant::Type::q8_0, 6144}, Case{quant::Type::q4_0, 2560},
+    for (const Case& own : {Case{quant::Type::q8_0, 2560}, Case{quant::Type::q8_0, 4096},
+                            Case{quant::Type::q8_0, 5120}, Case{quant::Type::q8_0, 6144},
+                            Case{quant::Type::q8_0, 7680}, Case{quant::Type::q4_0, 2560},
+                            Case{quant::Type::q4_0, 4096}, Case{quant::Type::q4_0, 7680},
                             Case{quant::Type::f32, 2560}, Case{quant::Type::bf16, 2560}}) {
         Random random("block types wide", static_cast<std::uint64_t>(own.type));
         const bool blocks = quant::info(own.type).block > 1;
         // As many that a small device's blocks have several parts of them each.
-        const std::int64_t outs = own.type == quant::Type::q8_0 ? 53 : 11;
+        const std::int64_t outs = blocks ? 53 : 11;
         const TestWeight weight = blocks ? random_blocks(random, own.type, outs, own.width)
                                          : random_weight(random, own.type, outs, own.width);
         const auto x = random.floats(6 * own.width, -2, 2);

@@ -164,7 +164,7 @@ bool starts_aligned(const void* at, std::size_t bytes) {
     return reinterpret_cast<std::uintptr_t>(at) % bytes == 0;
 }
 
-// use(shape) for the shape of rows of `cols` columns, if there is one.
+// use(shape) for the shape of rows of `cols` columns, if dense_kernel has it.
 template <typename Use>
 bool with_shape(int cols, Use use) {
     switch (cols) {
@@ -179,13 +179,15 @@ bool with_shape(int cols, Use use) {
     }
 }
 
-bool fits(const Part& part, const InputRows& x, quant::Type type) {
+bool fits(const Part& part, const InputRows& x, quant::Type type, bool by_window) {
     if (part.expert != nullptr || part.at != nullptr || part.cols != x.cols) return false;
     if (part.x.data != x.data) return false;
     if (!starts_aligned(part.weight, kStageAlign)) return false;
-    return with_shape(part.cols, [&](auto shape) {
-        return has_blocks(part.type) ? is_wide(part.type) && part.type == type : shape.has_values;
-    });
+    if (!has_blocks(part.type)) {
+        return with_shape(part.cols, [](auto shape) { return shape.has_values; });
+    }
+    if (!is_wide(part.type) || part.type != type) return false;
+    return by_window || with_shape(part.cols, [](auto) { return true; });
 }
 
 int blocks_of(const Part& part, bool by_window) {
@@ -219,13 +221,14 @@ void launch_values(Queue& queue, const Grid& grid, const DenseArgs& args) {
 
 }  // namespace
 
-bool has_dense_rows(const Products& products) {
+bool has_dense_rows(const Queue& queue, const Products& products) {
     const InputRows& x = products.x;
     if (x.up != nullptr || x.stride % kValueFour != 0) return false;
     if (!starts_aligned(x.data, sizeof(float4))) return false;
     const quant::Type type = block_type(products);
+    const bool by_window = has_dense_window(queue, products.x_rows, x.cols, type);
     return std::all_of(products.part, products.part + products.parts,
-                       [&](const Part& part) { return fits(part, x, type); });
+                       [&](const Part& part) { return fits(part, x, type, by_window); });
 }
 
 bool dense_rows_need_made(const Products& products) {
@@ -260,7 +263,7 @@ void launch_dense_rows(Queue& queue, const Products& products) {
     const Grid grid{.blocks = dim3(static_cast<unsigned>(blocks)),
                     .threads = dense::kThreads,
                     .dependent = true};
-    if (by_window) return launch_dense_window(queue, args, products.x.cols);
+    if (by_window) return launch_dense_window(queue, args, products.x.cols, type);
     if (!has_blocks(type)) return launch_values(queue, grid, args);
     const bool known = with_shape(products.x.cols, [&](auto shape) {
         if (type == quant::Type::q8_0) {

@@ -14,12 +14,12 @@ inline constexpr int kThreads = kWarps * kWarp;
 
 }  // namespace dense
 
-// Rows that `lanes` lanes hold in `held` units each; sizes that are known make the code short.
-template <int kLanes, int kHeld>
+// Rows that `lanes` lanes hold in up to `held` units each: known sizes make the code short.
+template <int kLanes, int kUnits>
 struct RowShape {
     static constexpr int lanes = kLanes;
-    static constexpr int held = kHeld;
-    static constexpr int units = kLanes * kHeld;
+    static constexpr int units = kUnits;
+    static constexpr int held = (kUnits + kLanes - 1) / kLanes;
     static constexpr int cols = units * kUnit;
     static constexpr int x_bytes = static_cast<int>(operand_bytes(kUnit, cols));
     // Rows without blocks: fours of columns of a thread.
@@ -27,9 +27,11 @@ struct RowShape {
     static constexpr bool has_values = fours * dense::kThreads * kValueFour == cols && fours <= 5;
     static_assert(lanes == lanes_of_row(cols));
 };
-using Cols2560 = RowShape<16, 5>;
-using Cols5120 = RowShape<32, 5>;
-using Cols6144 = RowShape<32, 6>;
+using Cols2560 = RowShape<16, 80>;
+using Cols4096 = RowShape<32, 128>;
+using Cols5120 = RowShape<32, 160>;
+using Cols6144 = RowShape<32, 192>;
+using Cols7680 = RowShape<32, 240>;
 
 struct DensePart {
     const std::byte* weight;

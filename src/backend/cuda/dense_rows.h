@@ -7,7 +7,7 @@
 namespace strata::cuda {
 
 // Whether launch_dense_rows() has all the parts; has_rows() must have each.
-bool has_dense_rows(const Products& products);
+bool has_dense_rows(const Queue& queue, const Products& products);
 
 // Whether it reads `made` of the parts; else it rounds their x itself.
 bool dense_rows_need_made(const Products& products);

@@ -22,14 +22,21 @@ constexpr int kWindow = 4;  // rows of x that go through a weight together
 constexpr int kSetsMost = 2;
 constexpr int kRowsLeast = 3;  // fewer cost less as products of one row after the other
 constexpr int kQuad = 4;       // units that a warp multiplies at once
-constexpr int kUnitBytes = 34;
+constexpr int kScaleBytes = 2;
 
 // Warps of a block: each has of every Shape::lanes units one quad.
 template <typename Shape>
 constexpr int kWarpsOf = Shape::lanes / kQuad;
-// Blocks of a multiprocessor, which registers are enough for.
+// Blocks of a multiprocessor, which registers are enough for: codes of four bits take half of them.
+template <quant::Type kType, typename Shape>
+constexpr int kBlocksOf = (kWarpsOf<Shape> == 4 ? 3 : 1) + (kType == quant::Type::q4_0 ? 1 : 0);
+
+// Whether there is unit `u` of the lanes of a quad, whose first lane has unit `quad`.
 template <typename Shape>
-constexpr int kBlocksOf = kWarpsOf<Shape> == 4 ? 3 : 1;
+__device__ inline bool has_unit(int u, int quad) {
+    return Shape::lanes * Shape::held == Shape::units || u * Shape::lanes + quad < Shape::units;
+}
+__device__ inline int quad_of_warp() { return static_cast<int>(threadIdx.x) / kWarp * kQuad; }
 
 __device__ inline int column_of_lane() { return static_cast<int>(threadIdx.x) % kWarp / 4; }
 __device__ inline int quarter_of_lane() { return static_cast<int>(threadIdx.x) % 4; }
@@ -51,12 +58,13 @@ class WindowRows {
         const int t = min(set * kWindow + column_of_lane() % kWindow, args.x_rows - 1);
         const std::byte* row = args.made + t * Shape::x_bytes;
         const bool own = quarter_of_lane() / 2 * 2 == unit_of_lane();
-        const int quad = static_cast<int>(threadIdx.x) / kWarp * kQuad;
+        const int quad = quad_of_warp();
         const auto* codes_at = reinterpret_cast<const uint4*>(row) + quad + quarter_of_lane();
         const float* scale_at =
             reinterpret_cast<const float*>(row) + 8 * Shape::units + quad + unit_of_lane();
 #pragma unroll
         for (int u = 0; u < Shape::held; ++u) {
+            if (!has_unit<Shape>(u, quad)) break;
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const int at = half * Shape::units + u * Shape::lanes;
@@ -86,42 +94,77 @@ struct PartTile {
     }
 };
 
+// The codes of one unit of a weight row, of which tensor cores get kTimes each.
+template <quant::Type kType>
+struct LaneCodes;
+
+template <>
+struct LaneCodes<quant::Type::q8_0> {
+    static constexpr int kTimes = 1;
+    uint4 halves[2];
+
+    __device__ void load(const std::byte* plane, int units) {
+        halves[0] = load_early<uint4>(plane);
+        halves[1] = load_early<uint4>(plane + units * 16);
+    }
+    __device__ uint4 half(int i) const { return halves[i]; }
+};
+
+// A nibble in the upper half of a byte, with its upper bit turned, is 16 times that nibble less 8.
+template <>
+struct LaneCodes<quant::Type::q4_0> {
+    static constexpr int kTimes = 16;
+    uint4 nibbles;
+
+    __device__ void load(const std::byte* plane, int) { nibbles = load_early<uint4>(plane); }
+    __device__ uint4 half(int i) const {
+        const auto codes = [i](unsigned word) {
+            return ((i == 0 ? word << 4 : word) & 0xf0f0f0f0u) ^ 0x80808080u;
+        };
+        return {codes(nibbles.x), codes(nibbles.y), codes(nibbles.z), codes(nibbles.w)};
+    }
+};
+
 // The lane's codes of weight row column_of_lane() of a tile, and the scales of rows 2 q and 2 q + 1
 // of it for its two units, q its quarter.
-template <typename Shape>
+template <quant::Type kType, typename Shape>
 struct WindowWeights {
-    uint4 codes[Shape::held][2];
+    LaneCodes<kType> codes[Shape::held];
     unsigned scales[Shape::held][2];
 
     __device__ void load(const PartTile& tile) {
+        constexpr int kUnitBytes = block_fields(kType).bytes;
         const auto row_at = [&](int r) {
             const int row = min(tile.number * kRows + r, tile.part.rows - 1);
             return tile.part.weight + std::int64_t{row} * (Shape::units * kUnitBytes);
         };
-        const int quad = static_cast<int>(threadIdx.x) / kWarp * kQuad;
+        const int quad = quad_of_warp();
         const std::byte* row = row_at(column_of_lane()) + (quad + quarter_of_lane()) * 16;
-        const int scale_at = Shape::units * 32 + (quad + unit_of_lane()) * 2;
+        const int scale_at =
+            Shape::units * (kUnitBytes - kScaleBytes) + (quad + unit_of_lane()) * kScaleBytes;
         const std::byte* scale = row_at(2 * quarter_of_lane()) + scale_at;
         const std::byte* next = row_at(2 * quarter_of_lane() + 1) + scale_at;
 #pragma unroll
         for (int u = 0; u < Shape::held; ++u) {
-            codes[u][0] = load_early<uint4>(row + u * Shape::lanes * 16);
-            codes[u][1] = load_early<uint4>(row + (Shape::units + u * Shape::lanes) * 16);
-            scales[u][0] = load_early<unsigned>(scale + u * Shape::lanes * 2);
-            scales[u][1] = load_early<unsigned>(next + u * Shape::lanes * 2);
+            if (!has_unit<Shape>(u, quad)) break;
+            codes[u].load(row + u * Shape::lanes * 16, Shape::units);
+            scales[u][0] = load_early<unsigned>(scale + u * Shape::lanes * kScaleBytes);
+            scales[u][1] = load_early<unsigned>(next + u * Shape::lanes * kScaleBytes);
         }
     }
 };
 
 // sums[2 i + r] += the products of the lane's unit i of each quad with weight row 2 q + r, of row
 // column_of_lane() % 4 of the set.
-template <typename Shape, int kSets>
-__device__ __forceinline__ void add_quads(const WindowWeights<Shape>& weight, int set,
+template <quant::Type kType, typename Shape, int kSets>
+__device__ __forceinline__ void add_quads(const WindowWeights<kType, Shape>& weight, int set,
                                           float (&sums)[4]) {
     using X = WindowRows<Shape, kSets>;
+    constexpr float kOne = 1.0f / LaneCodes<kType>::kTimes;
     const bool first = quarter_of_lane() % 2 == 0;
 #pragma unroll
     for (int u = 0; u < Shape::held; ++u) {
+        if (!has_unit<Shape>(u, quad_of_warp())) break;
         int bits[4] = {kSumBits, kSumBits, kSumBits, kSumBits};
         const auto add = [&](unsigned a0, unsigned a1, unsigned b0, unsigned b1) {
             const unsigned a[4] = {first ? a0 : 0, first ? 0 : a0, first ? a1 : 0, first ? 0 : a1};
@@ -130,7 +173,7 @@ __device__ __forceinline__ void add_quads(const WindowWeights<Shape>& weight, in
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const uint4 a = X::place(set, u, half);
-            const uint4& b = weight.codes[u][half];
+            const uint4 b = weight.codes[u].half(half);
             add(a.x, a.y, b.x, b.y);
             add(a.z, a.w, b.z, b.w);
         }
@@ -141,7 +184,7 @@ __device__ __forceinline__ void add_quads(const WindowWeights<Shape>& weight, in
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
                 const auto half = static_cast<std::uint16_t>(weight.scales[u][r] >> 16 * i);
-                sums[2 * i + r] = __fmaf_rn(float_of_sum(bits[2 * i + r]),
+                sums[2 * i + r] = __fmaf_rn(float_of_sum(bits[2 * i + r]) * kOne,
                                             half_to_float(half) * own, sums[2 * i + r]);
             }
         }
@@ -170,8 +213,8 @@ __device__ __forceinline__ float sum_of_units(const float* units) {
 }
 
 // The first blocks have the rows without blocks, one each; the others go through the tiles.
-template <typename Shape, int kSets>
-__global__ void __launch_bounds__(kWarpsOf<Shape>* kWarp, kBlocksOf<Shape>)
+template <quant::Type kType, typename Shape, int kSets>
+__global__ void __launch_bounds__(kWarpsOf<Shape>* kWarp, kBlocksOf<kType, Shape>)
     dense_window_kernel(const __grid_constant__ DenseArgs args, int values, int tiles) {
     if (!kPromptsRun) return;
     constexpr int kWarps = kWarpsOf<Shape>;
@@ -185,7 +228,7 @@ __global__ void __launch_bounds__(kWarpsOf<Shape>* kWarp, kBlocksOf<Shape>)
     }
     const auto thread = static_cast<int>(threadIdx.x);
     const int blocks = static_cast<int>(gridDim.x) - values;
-    WindowWeights<Shape> next;
+    WindowWeights<kType, Shape> next;
     next.load(PartTile::of(args, static_cast<int>(blockIdx.x)));
     follow_earlier_kernels();
 #pragma unroll
@@ -193,13 +236,13 @@ __global__ void __launch_bounds__(kWarpsOf<Shape>* kWarp, kBlocksOf<Shape>)
     int turn = 0;
 #pragma unroll 1
     for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += blocks, turn ^= 1) {
-        const WindowWeights<Shape> weight = next;
+        const WindowWeights<kType, Shape> weight = next;
         const PartTile own = PartTile::of(args, tile);
         if (tile + blocks < tiles) next.load(PartTile::of(args, tile + blocks));
 #pragma unroll 1
         for (int set = 0; set < kSets; ++set) {
             float sums[4] = {};
-            add_quads<Shape, kSets>(weight, set, sums);
+            add_quads<kType, Shape, kSets>(weight, set, sums);
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 float* to = units[turn][set][thread / kWarp][unit_of_lane() + i]
@@ -219,26 +262,6 @@ __global__ void __launch_bounds__(kWarpsOf<Shape>* kWarp, kBlocksOf<Shape>)
     }
 }
 
-template <typename Shape, int kSets>
-void launch_sets(Queue& queue, const DenseArgs& args, int values, int tiles) {
-    using X = WindowRows<Shape, kSets>;
-    static_assert(kSets * kWindow * kRows <= X::kThreads);
-    const int blocks =
-        values + std::min(tiles - values, kBlocksOf<Shape> * queue.multiprocessors());
-    launch(queue,
-           {.blocks = dim3(static_cast<unsigned>(blocks)),
-            .threads = X::kThreads,
-            .shared_bytes = X::kBytes,
-            .dependent = true},
-           dense_window_kernel<Shape, kSets>, args, values, tiles);
-}
-
-template <typename Shape>
-void launch_shape(Queue& queue, const DenseArgs& args, int values, int tiles) {
-    if (args.x_rows <= kWindow) return launch_sets<Shape, 1>(queue, args, values, tiles);
-    launch_sets<Shape, kSetsMost>(queue, args, values, tiles);
-}
-
 // Shared memory of a block: x and the sums of units.
 template <typename Shape>
 std::size_t bytes_of(int x_rows) {
@@ -247,18 +270,58 @@ std::size_t bytes_of(int x_rows) {
     return static_cast<std::size_t>(sets) * (WindowRows<Shape, 1>::kBytes + kSums);
 }
 
+template <quant::Type kType, typename Shape, int kSets>
+void launch_sets(Queue& queue, const DenseArgs& args, int values, int tiles) {
+    using X = WindowRows<Shape, kSets>;
+    static_assert(kSets * kWindow * kRows <= X::kThreads);
+    const auto room = static_cast<int>(queue.shared_bytes_max() / bytes_of<Shape>(args.x_rows));
+    const int each = std::clamp(room, 1, kBlocksOf<kType, Shape>);
+    const int blocks = values + std::min(tiles - values, each * queue.multiprocessors());
+    launch(queue,
+           {.blocks = dim3(static_cast<unsigned>(blocks)),
+            .threads = X::kThreads,
+            .shared_bytes = X::kBytes,
+            .dependent = true},
+           dense_window_kernel<kType, Shape, kSets>, args, values, tiles);
+}
+
+template <quant::Type kType, typename Shape>
+void launch_shape(Queue& queue, const DenseArgs& args, int values, int tiles) {
+    if (args.x_rows <= kWindow) return launch_sets<kType, Shape, 1>(queue, args, values, tiles);
+    launch_sets<kType, Shape, kSetsMost>(queue, args, values, tiles);
+}
+
+// use(shape) for the shape of rows of `cols` columns, if there is one.
+template <typename Use>
+bool with_shape(int cols, Use use) {
+    switch (cols) {
+        case Cols2560::cols:
+            return use(Cols2560());
+        case Cols4096::cols:
+            return use(Cols4096());
+        case Cols5120::cols:
+            return use(Cols5120());
+        case Cols6144::cols:
+            return use(Cols6144());
+        case Cols7680::cols:
+            return use(Cols7680());
+        default:
+            return false;
+    }
+}
+
 }  // namespace
 
 bool has_dense_window(const Queue& queue, int x_rows, int cols, quant::Type type) {
-    if (!queue.has_tensor_cores() || type != quant::Type::q8_0) return false;
+    if (!queue.has_tensor_cores()) return false;
+    if (type != quant::Type::q8_0 && type != quant::Type::q4_0) return false;
     if (x_rows < kRowsLeast || x_rows > kSetsMost * kWindow) return false;
-    const std::size_t most = queue.shared_bytes_max();
-    if (cols == Cols2560::cols) return bytes_of<Cols2560>(x_rows) <= most;
-    if (cols == Cols5120::cols) return bytes_of<Cols5120>(x_rows) <= most;
-    return cols == Cols6144::cols && bytes_of<Cols6144>(x_rows) <= most;
+    return with_shape(cols, [&](auto shape) {
+        return bytes_of<decltype(shape)>(x_rows) <= queue.shared_bytes_max();
+    });
 }
 
-void launch_dense_window(Queue& queue, const DenseArgs& args, int cols) {
+void launch_dense_window(Queue& queue, const DenseArgs& args, int cols, quant::Type type) {
     int values = 0;
     int tiles = 0;
     for (int i = 0; i < args.parts; ++i) {
@@ -270,10 +333,16 @@ void launch_dense_window(Queue& queue, const DenseArgs& args, int cols) {
             tiles += (part.rows + kRows - 1) / kRows;
         }
     }
-    if (cols == Cols2560::cols) return launch_shape<Cols2560>(queue, args, values, tiles);
-    if (cols == Cols5120::cols) return launch_shape<Cols5120>(queue, args, values, tiles);
-    STRATA_CHECK(cols == Cols6144::cols);
-    launch_shape<Cols6144>(queue, args, values, tiles);
+    const bool known = with_shape(cols, [&](auto shape) {
+        using Shape = decltype(shape);
+        if (type == quant::Type::q8_0) {
+            launch_shape<quant::Type::q8_0, Shape>(queue, args, values, tiles);
+        } else {
+            launch_shape<quant::Type::q4_0, Shape>(queue, args, values, tiles);
+        }
+        return true;
+    });
+    STRATA_CHECK(known);
 }
 
 }  // namespace strata::cuda

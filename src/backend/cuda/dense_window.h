@@ -5,12 +5,13 @@
 
 namespace strata::cuda {
 
-// Whether launch_dense_window() has windows of so many rows, of shapes that dense_rows.h has.
+// Whether launch_dense_window() has windows of so many rows, of parts of `type` and others without
+// blocks.
 bool has_dense_window(const Queue& queue, int x_rows, int cols, quant::Type type);
 
 // Parts without blocks stand first and have a block of `args` a row; of the others a block has
 // kDenseWindowRows rows.
 inline constexpr int kDenseWindowRows = 8;
-void launch_dense_window(Queue& queue, const DenseArgs& args, int cols);
+void launch_dense_window(Queue& queue, const DenseArgs& args, int cols, quant::Type type);
 
 }  // namespace strata::cuda

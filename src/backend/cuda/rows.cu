@@ -297,7 +297,7 @@ bool has_rows(const Part& part) {
 }
 
 void launch_rows(Queue& queue, Products& products) {
-    const bool dense = has_dense_rows(products);
+    const bool dense = has_dense_rows(queue, products);
     const bool made = (!dense || dense_rows_need_made(products)) && make_rows_of(queue, products);
     // Formats without blocks first: theirs are the longest sums.
     std::stable_partition(products.part, products.part + products.parts,
