@@ -216,6 +216,22 @@ TEST(DflashBlock, wide_rows_are_the_same_on_any_number_of_threads) {
     }
 }
 
+// Sums that are long enough for kernels to cut them, and more rows than some take at a time.
+TEST(DflashBlock, matches_the_oracle_where_sums_are_long) {
+    Random random("dflash block long");
+    DflashSizes sizes;
+    sizes.width = 256;
+    sizes.feed = 2816;
+    sizes.group = 16;
+    sizes.shape = {.heads = 8, .kv_heads = 2, .head_dim = 32, .rotary_pairs = 16};
+    sizes.windows = {0};
+    const DflashDraft draft = random_dflash(random, Types(quant::Type::bf16), sizes);
+    for (const std::int64_t rows : {1, 2, 8, 11}) {
+        check_block("long", draft, random_tokens(random, rows, 30), 5,
+                    filled_rings(draft, random, op::CacheType::f16, 12, 0, 5));
+    }
+}
+
 TEST(DflashBlock, cells_are_seen_by_their_position_and_not_by_their_slot) {
     Random random("dflash block position");
     DflashSizes sizes;

@@ -1,10 +1,10 @@
 // Bounded by reading the weights of all layers once. What comes between two products is one launch:
 // the end of a sublayer with the norm that the next begins with, or what its own products share.
 #include "backend/cuda/dflash.h"
+#include "backend/cuda/draft_rows.cuh"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/norm.cuh"
-#include "backend/cuda/project.h"
 #include "backend/cuda/stored.cuh"
 #include "base/check.h"
 
@@ -18,7 +18,6 @@ struct Block {
     op::DflashBlock args;
     MatrixView<float> hidden;  // h
     MatrixView<float> normed;  // a
-    MatrixView<float> before;  // u
     MatrixView<float> after;   // what the sublayer gives
     MatrixView<float> delta;
 };
@@ -51,14 +50,17 @@ __device__ float convolve(const Block& block, const float* base, int side,
     return sum;
 }
 
-// u = C(0, a)
-struct Enter {
+// Rows u = C(0, a).
+struct Entered {
     Block block;
     const float* base;
 
-    __device__ void operator()(std::int64_t at) const {
-        const std::int64_t width = block.before.cols;
-        block.before.data[at] = convolve(block, base, 0, block.normed, at / width, at % width);
+    __device__ void eight(std::int64_t row, int column, float* to) const {
+        const int there = min(kPiece, static_cast<int>(block.normed.cols) - column);
+#pragma unroll
+        for (int i = 0; i < kPiece; ++i) {
+            to[i] = i < there ? convolve(block, base, 0, block.normed, row, column + i) : 0.0f;
+        }
     }
 };
 
@@ -92,13 +94,6 @@ __global__ void __launch_bounds__(kUnits* kWarp)
                   [&](int c, float value) { head[c] = value; });
 }
 
-struct SiluProduct {
-    float* gate;
-    const float* up;
-
-    __device__ void operator()(std::int64_t i) const { gate[i] = silu(gate[i]) * up[i]; }
-};
-
 void check_conv(const op::DflashBlock& args, const op::DflashConv& conv) {
     const std::int64_t groups = args.hidden.cols / args.group;
     STRATA_CHECK(conv.base != nullptr && conv.projection.rows == 2 * args.taps * groups);
@@ -122,9 +117,21 @@ void check(const op::DflashBlock& args) {
     }
 }
 
-void enter(Queue& queue, const Block& block, const op::DflashConv& conv) {
+// The products of a sublayer's first rows.
+void enter(Queue& queue, const Block& block, const op::DflashConv& conv,
+           std::span<const Product> products) {
     project(queue, block.normed, conv.projection, block.delta);
-    for_each(queue, block.before.size(), Enter{block, conv.base});
+    const DraftRows rows = make_draft_rows(queue, block.normed.rows, block.normed.cols, products);
+    fill_draft_rows(queue, Entered{block, conv.base}, rows);
+    project_draft(queue, rows, products);
+}
+
+// The product of its last ones.
+void finish(Queue& queue, const Block& block, const InputRows& x, const op::Weight& weight) {
+    const Product product{weight, block.after};
+    const DraftRows rows = make_draft_rows(queue, block.after.rows, x.cols, {&product, 1});
+    fill_draft_rows(queue, x, rows);
+    project_draft(queue, rows, {&product, 1});
 }
 
 void leave(Queue& queue, const Block& block, const op::DflashConv& conv, op::Gain norm,
@@ -149,23 +156,31 @@ void attend(Queue& queue, const Block& block, const op::DflashLayer& layer,
     const DflashRows& rows = scratch.rows;
     const Product products[] = {
         {layer.query, rows.query}, {layer.key, rows.key}, {layer.value, rows.value}};
-    project(queue, block.before, products);
+    enter(queue, block, layer.attention_conv, products);
     const auto heads = static_cast<unsigned>(shape.heads + shape.kv_heads + kUnits - 1) / kUnits;
     launch_dependent(queue,
                      {dim3(heads, static_cast<unsigned>(block.hidden.rows)), kUnits * kWarp,
                       static_cast<std::size_t>(kUnits * shape.head_dim) * sizeof(float)},
                      turn_rows, block.args, layer.query_norm, layer.key_norm, rows);
     dflash_attend(queue, block.args, layer, rows, scratch.attended);
-    project(queue, scratch.attended, layer.out, block.after);
+    const MatrixView<float>& attended = scratch.attended;
+    finish(
+        queue, block,
+        {.data = attended.data, .stride = attended.cols, .cols = static_cast<int>(attended.cols)},
+        layer.out);
 }
 
 void feed(Queue& queue, const Block& block, const op::DflashLayer& layer, const Scratch& scratch) {
     const MatrixView<float> gate{scratch.gate.data, block.hidden.rows, layer.gate.rows};
     const MatrixView<float> up{scratch.up.data, block.hidden.rows, layer.gate.rows};
     const Product products[] = {{layer.gate, gate}, {layer.up, up}};
-    project(queue, block.before, products);
-    for_each(queue, gate.size(), SiluProduct{gate.data, up.data});
-    project(queue, gate, layer.down, block.after);
+    enter(queue, block, layer.feed_conv, products);
+    finish(queue, block,
+           {.data = gate.data,
+            .up = up.data,
+            .stride = gate.cols,
+            .cols = static_cast<int>(gate.cols)},
+           layer.down);
 }
 
 Scratch make_scratch(Queue& queue, const op::DflashBlock& args) {
@@ -193,7 +208,6 @@ void dflash_block(const op::DflashBlock& args, device::Queue& queue) {
     const Block block{.args = args,
                       .hidden = own.matrix(rows, width),
                       .normed = own.matrix(rows, width),
-                      .before = own.matrix(rows, width),
                       .after = own.matrix(rows, width),
                       .delta = own.matrix(rows, 2 * args.taps * (width / args.group))};
     const Scratch scratch = make_scratch(own, args);
@@ -209,10 +223,8 @@ void dflash_block(const op::DflashBlock& args, device::Queue& queue) {
     for (std::int64_t l = 0; l < count; ++l) {
         const op::DflashLayer& layer = args.layers[l];
         const bool last = l + 1 == count;
-        enter(own, block, layer.attention_conv);
         attend(own, block, layer, scratch);
         leave(own, block, layer.attention_conv, layer.feed_norm, block.normed);
-        enter(own, block, layer.feed_conv);
         feed(own, block, layer, scratch);
         leave(own, block, layer.feed_conv, last ? args.norm : args.layers[l + 1].attention_norm,
               last ? args.hidden : block.normed);

@@ -87,9 +87,10 @@ void run_other_products(Queue& queue, Products& products) {
         const Part& part = products.part[i];
         STRATA_CHECK(part.cols == products.x.cols);
         products.book_bytes = std::max(products.book_bytes, codebook_bytes(part.type));
+        if (products.made[part.form] != nullptr) continue;
         if (own) {
             own_bytes = std::max(own_bytes, operand_bytes(part.group, part.cols));
-        } else if (products.made[part.form] == nullptr) {
+        } else {
             products.made[part.form] = make_rows(queue, products.x, products.x_rows, part.group);
         }
     }

@@ -39,9 +39,8 @@ void project(Queue& queue, MatrixView<const float> x, std::span<const Product> p
 }
 
 void project_rounded(Queue& queue, MatrixView<const float> x, const std::byte* made,
-                     const op::Weight& weight, MatrixView<float> out) {
-    const Product product{weight, out};
-    project_all(queue, x, made, {&product, 1}, Rounding::by_type);
+                     std::span<const Product> products) {
+    project_all(queue, x, made, products, Rounding::by_type);
 }
 
 }  // namespace strata::cuda

@@ -28,9 +28,15 @@ inline void project(Queue& queue, MatrixView<const float> x, const op::Weight& w
     project(queue, x, {&product, 1}, rounding);
 }
 
-// The same where the rows are rounded already, in the form that the weight's products read; `made`
-// null: they are not.
+// The same where the rows are rounded already, in the one form that all the products read; then x
+// need have no memory. `made` null: they are not.
 void project_rounded(Queue& queue, MatrixView<const float> x, const std::byte* made,
-                     const op::Weight& weight, MatrixView<float> out);
+                     std::span<const Product> products);
+
+inline void project_rounded(Queue& queue, MatrixView<const float> x, const std::byte* made,
+                            const op::Weight& weight, MatrixView<float> out) {
+    const Product product{weight, out};
+    project_rounded(queue, x, made, {&product, 1});
+}
 
 }  // namespace strata::cuda
