@@ -60,8 +60,32 @@ const model::Draws* Sampler::draws(std::span<const std::int32_t> before) {
     return tell_draws(before, before.last(1)) ? &draws_ : nullptr;
 }
 
+const model::Draws* Sampler::draws_along(std::span<const std::int32_t> before, std::int64_t count) {
+    if (plain()) return nullptr;
+    tell_rule(before);
+    op::DrawRule& rule = draws_.rule;
+    // A guess may be drawn as if fewer tokens were penalized for.
+    draws_.penalized.resize(
+        std::min(draws_.penalized.size(), static_cast<std::size_t>(op::kPenalizedMax)));
+    rule.penalized = std::ssize(draws_.penalized);
+    STRATA_CHECK(count <= op::kDrawRowsMax);
+    for (std::int64_t i = 0; i + 1 < count; ++i) {
+        const auto at = out_of_reach(static_cast<std::int64_t>(before.size()) + i);
+        if (!at) continue;
+        const std::int64_t guess = *at - static_cast<std::int64_t>(before.size());
+        rule.leaves[i] = guess < 0 ? before[static_cast<std::size_t>(*at)]
+                                   : static_cast<std::int32_t>(-2 - guess);
+    }
+    return &draws_;
+}
+
 bool Sampler::tell_draws(std::span<const std::int32_t> text, std::span<const std::int32_t> window) {
     if (plain()) return false;
+    tell_rule(text);
+    return tell_guesses(text, window);
+}
+
+void Sampler::tell_rule(std::span<const std::int32_t> text) {
     op::DrawRule& rule = draws_.rule;
     rule = {.temperature = sampling_.temperature,
             .repeat_penalty = sampling_.repeat_penalty,
@@ -74,34 +98,34 @@ bool Sampler::tell_draws(std::span<const std::int32_t> text, std::span<const std
         rule.top_k = sampling_.top_k;
     }
     if (sampling_.min_p > 0) rule.lowest = std::max(rule.lowest, std::log(sampling_.min_p));
-    return tell_penalties(text, window);
-}
-
-bool Sampler::tell_penalties(std::span<const std::int32_t> text,
-                             std::span<const std::int32_t> window) {
-    STRATA_CHECK(std::ssize(window) <= op::kDrawRowsMax);
-    op::DrawRule& rule = draws_.rule;
+    std::fill(std::begin(rule.joins), std::end(rule.joins), -1);
+    std::fill(std::begin(rule.leaves), std::end(rule.leaves), -1);
     draws_.penalized.clear();
     for_each_penalized(text, [&](std::int32_t token, std::int64_t count) {
         draws_.penalized.push_back({token, static_cast<std::int32_t>(count)});
     });
-    std::fill(std::begin(rule.joins), std::end(rule.joins), -1);
-    std::fill(std::begin(rule.leaves), std::end(rule.leaves), -1);
-    if (penalizes()) {
-        const auto reach = static_cast<std::size_t>(sampling_.penalty_window);
-        for (std::size_t i = 0; i + 1 < window.size(); ++i) {
-            const std::int32_t guess = window[i + 1];
-            rule.joins[i] = guess;
-            // Of the text and the guesses before this one, the one that it moves out of reach.
-            const std::size_t before = text.size() + i;
-            if (sampling_.penalty_window > 0 && before >= reach) {
-                const std::size_t at = before - reach;
-                rule.leaves[i] = at < text.size() ? text[at] : window[at - text.size() + 1];
-            }
-            const auto same = [&](const op::Penalized& p) { return p.token == guess; };
-            if (std::ranges::none_of(draws_.penalized, same))
-                draws_.penalized.push_back({guess, 0});
+}
+
+std::optional<std::int64_t> Sampler::out_of_reach(std::int64_t length) const {
+    if (!penalizes() || sampling_.penalty_window <= 0) return std::nullopt;
+    const std::int64_t at = length - sampling_.penalty_window;
+    return at < 0 ? std::nullopt : std::optional(at);
+}
+
+bool Sampler::tell_guesses(std::span<const std::int32_t> text,
+                           std::span<const std::int32_t> window) {
+    STRATA_CHECK(std::ssize(window) <= op::kDrawRowsMax);
+    op::DrawRule& rule = draws_.rule;
+    for (std::size_t i = 0; penalizes() && i + 1 < window.size(); ++i) {
+        const std::int32_t guess = window[i + 1];
+        rule.joins[i] = guess;
+        // Of the text and the guesses before this one, the one that it moves out of reach.
+        if (const auto out = out_of_reach(static_cast<std::int64_t>(text.size() + i))) {
+            const auto at = static_cast<std::size_t>(*out);
+            rule.leaves[i] = at < text.size() ? text[at] : window[at - text.size() + 1];
         }
+        const auto same = [&](const op::Penalized& p) { return p.token == guess; };
+        if (std::ranges::none_of(draws_.penalized, same)) draws_.penalized.push_back({guess, 0});
     }
     rule.penalized = std::ssize(draws_.penalized);
     return rule.penalized <= op::kPenalizedMax;

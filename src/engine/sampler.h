@@ -34,6 +34,8 @@ class Sampler final : public spec::Draw {
     void ask(std::span<const std::int32_t> text, std::span<const std::int32_t> window,
              model::StepRequest& request);
     const model::Draws* draws(std::span<const std::int32_t> before) override;
+    const model::Draws* draws_along(std::span<const std::int32_t> before,
+                                    std::int64_t count) override;
     // As pick(), from what was picked: the very token that pick() would give, or nothing where what
     // was drawn does not tell.
     std::optional<std::int32_t> pick_of(const model::RowPick& picked, std::int64_t position);
@@ -61,8 +63,12 @@ class Sampler final : public spec::Draw {
     bool penalizes() const;
     // Tells draws_ of a window's rows; false: there is nothing to draw, or all logits are wanted.
     bool tell_draws(std::span<const std::int32_t> text, std::span<const std::int32_t> window);
-    // Of the penalties; false: they are of more tokens than it holds.
-    bool tell_penalties(std::span<const std::int32_t> text, std::span<const std::int32_t> window);
+    // Of the rule at the first row after a text, which no token joins or leaves.
+    void tell_rule(std::span<const std::int32_t> text);
+    // Of what a window's guesses change; false: penalties are of more tokens than it holds.
+    bool tell_guesses(std::span<const std::int32_t> text, std::span<const std::int32_t> window);
+    // The place of the token that is no longer penalized for once one stands at `length`.
+    std::optional<std::int64_t> out_of_reach(std::int64_t length) const;
     std::optional<std::int32_t> pick_drawn(std::span<const op::Drawn> drawn, std::int64_t position);
     // The kept one of largest logit and noise; logits are as keep_top_p() says.
     std::int32_t draw_kept(std::int64_t position);

@@ -92,12 +92,8 @@ Result<Guesses> DflashDrafter::guess(const GuessRequest& request) {
     block.rows = std::min(request.count + 1, model_.config().block_size);
     block.confidence_min = confidence_min_;
     block.keep_scores = false;
-    Continued before(request.draw == nullptr ? std::span<const std::int32_t>() : request.text);
     if (request.draw != nullptr) {
-        block.pick = [&](std::span<const std::int32_t> candidates, std::span<const float> scores,
-                         std::span<const std::int32_t> chain) {
-            return request.draw->draw_among(candidates, scores, before.by(chain));
-        };
+        block.draws = request.draw->draws_along(request.text, block.rows - 1);
     }
     STRATA_ASSIGN(dflash::Guess guess,
                   model_.draft(context_, block, {pending_.first(), pending_.rows()}));

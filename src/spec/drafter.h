@@ -35,6 +35,11 @@ class Draw {
     // What a device that draws is told for draw_of() after `before`, until the next call; null: a
     // list does as well, or all logits are wanted.
     virtual const model::Draws* draws(std::span<const std::int32_t>) { return nullptr; }
+    // What a device that draws a chain of up to `count` guesses after `before` is told, in the way
+    // of op::DflashSelect, until the next call; null: of each the largest logit is the guess.
+    virtual const model::Draws* draws_along(std::span<const std::int32_t>, std::int64_t) {
+        return nullptr;
+    }
     // The token that draw() or draw_among() would give, or nothing where what was picked does not
     // tell.
     virtual Result<std::optional<std::int32_t>> draw_of(const model::RowPick&,

@@ -252,16 +252,17 @@ TEST(DflashBlock, cells_are_seen_by_their_position_and_not_by_their_slot) {
 
 void check_walk(const std::string& label, const DflashSelector& selector,
                 const std::vector<float>& hidden, const std::vector<float>& logits,
-                std::int64_t vocabulary_rows, std::int32_t anchor) {
+                std::int64_t vocabulary_rows, std::int32_t anchor,
+                const DflashRule* rule = nullptr) {
     const DflashWalk want = dflash_walk_oracle(selector, rows_of(hidden, selector.projection.cols),
-                                               rows_of(logits, vocabulary_rows), anchor);
+                                               rows_of(logits, vocabulary_rows), anchor, rule);
     ASSERT_GT(want.margin, kRankingMargin) << label << ": a near tie says nothing";
     const std::int64_t n = static_cast<std::int64_t>(logits.size()) / vocabulary_rows;
     const std::int64_t k = selector.candidates;
     on_backends(
         label,
         [&](TestBackend& b) {
-            return run_select(b, label, selector, hidden, logits, vocabulary_rows, anchor);
+            return run_select(b, label, selector, hidden, logits, vocabulary_rows, anchor, rule);
         },
         [&](const DflashWalked& got) {
             ASSERT_EQ(got.rows, want.rows) << label;
@@ -349,6 +350,29 @@ TEST(DflashSelect, a_logit_that_is_not_finite_ends_the_walk) {
             broken[row * 20 + 11] = bad;
             check_walk("row " + std::to_string(row), selector, hidden, broken, 20, 2);
         }
+    }
+}
+
+TEST(DflashSelect, a_rule_draws_from_the_candidates) {
+    Random random("dflash select draws");
+    DflashSelector selector = random_selector(random, Types(quant::Type::bf16), 9, 5, 100, 12);
+    for (std::int64_t r = 0; r < 24; ++r) selector.token_of_row.push_back(r * 4 + 3);
+    const std::vector<op::DrawRule> rules = {
+        {.temperature = 1, .seed = 7, .position = 30},
+        {.temperature = 2, .top_k = 5, .seed = 8},
+        {.temperature = 1.5, .top_p = 0.8, .seed = 9, .position = 4},
+        {.temperature = 3, .lowest = -1, .top_p = 0.9, .top_k = 8, .seed = 10},
+        {.temperature = 1, .repeat_penalty = 1.5, .presence_penalty = 0.5, .seed = 11},
+        {.temperature = 0, .repeat_penalty = 1.2, .frequency_penalty = 2}};
+    for (std::size_t at = 0; at < rules.size(); ++at) {
+        DflashRule told{rules[at], {{3, 1}, {11, 2}, {12, 4}, {95, 1}}};
+        told.rule.penalized = std::ssize(told.penalized);
+        std::fill(std::begin(told.rule.leaves), std::end(told.rule.leaves), -1);
+        // One of those before the walk, then its own first pick.
+        told.rule.leaves[1] = 11;
+        told.rule.leaves[3] = -2;
+        check_walk("rule " + std::to_string(at), selector, random.floats(7 * 9, -2, 2),
+                   apart(random, 7, 24), 24, 99, &told);
     }
 }
 

@@ -63,8 +63,9 @@ struct Followed {
         model->inject(context, first, kept.features);
     }
     spec::Guesses guess(Tokens text) { return drafter->guess({text, 5, nullptr, {}}).value(); }
-    dflash::Guess draft(const Tokens& text) {
+    dflash::Guess draft(const Tokens& text, const model::Draws* draws = nullptr) {
         dflash::DraftRequest request;
+        request.draws = draws;
         request.position = static_cast<std::int64_t>(text.size()) - 1;
         request.anchor = text.back();
         request.rows = 6;
@@ -125,6 +126,48 @@ TEST(CudaDraft, rows_and_the_guesses_after_them_are_one_launch) {
         const dflash::Guess want = followed.draft(text);
         EXPECT_EQ(got.tokens, want.path) << at;
         EXPECT_EQ(got.confidence, want.confidence) << at;
+    }
+}
+
+// A block's guesses, its candidates and scores at hand, are what the sampler draws of those.
+TEST(CudaDraft, guesses_that_the_device_draws_are_the_hosts_draws_and_one_launch) {
+    TestBackend* cuda = cuda_backend();
+    Followed on_cpu(nullptr);
+    std::unique_ptr<Followed> on_cuda;
+    if (cuda != nullptr) on_cuda = std::make_unique<Followed>(&cuda->backend);
+    const auto ids = on_cpu.golden.golden().ints("long.ids");
+    const Tokens text(ids.begin(), ids.begin() + 9);
+    for (Followed* followed : {&on_cpu, on_cuda.get()}) {
+        if (followed == nullptr) continue;
+        const auto features = followed->golden.features(followed->model->config(), 8);
+        followed->model->inject(followed->context, 0,
+                                {features.data(), 8, std::ssize(features) / 8});
+        // Each time with other parameters: the third is the one that was captured.
+        int drafts = 0;
+        for (const Sampling& sampling :
+             {Sampling{.temperature = 1, .seed = 3}, Sampling{.temperature = 3, .seed = 4},
+              Sampling{.temperature = 2, .top_k = 3, .top_p = 0.9, .min_p = 0.1, .seed = 5},
+              Sampling{.temperature = 4, .repeat_penalty = 1.3, .penalty_window = 2, .seed = 6},
+              Sampling{.temperature = 0, .presence_penalty = 2}}) {
+            Sampler sampler(sampling);
+            static_cast<void>(followed->model->features_replaced());
+            const auto before = cuda_counts();
+            const dflash::Guess got = followed->draft(text, sampler.draws_along(text, 5));
+            const auto after = cuda_counts();
+            if (followed != &on_cpu && before && ++drafts >= 3) {
+                EXPECT_TRUE(is_one_launch(*after - *before))
+                    << testing::PrintToString(*after - *before);
+            }
+            ASSERT_EQ(got.path.size(), 5u);
+            Tokens drawn = text;
+            for (std::size_t i = 0; i < got.path.size(); ++i) {
+                const auto width = static_cast<std::size_t>(got.width);
+                const auto tokens = std::span(got.candidates).subspan(i * width, width);
+                const auto scores = std::span(got.scores).subspan(i * width, width);
+                EXPECT_EQ(got.path[i], sampler.draw_among(tokens, scores, drawn).value()) << i;
+                drawn.push_back(got.path[i]);
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <span>
 
+#include "backend/cpu/draw_candidate.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise.h"
 #include "backend/cpu/product.h"
@@ -22,6 +23,7 @@ void check(const op::DflashSelect& args) {
     STRATA_CHECK(args.scores.cols == k && k >= 1 && k <= op::kDflashCandidatesMax);
     STRATA_CHECK(k <= args.logits.cols);
     STRATA_CHECK(args.token_of_row.empty() || args.token_of_row.size == args.logits.cols);
+    STRATA_CHECK(args.rule == nullptr || n <= op::kDrawRowsMax);
     STRATA_CHECK(has_shape(args.projection, args.projection.rows, args.hidden.cols));
     STRATA_CHECK(has_shape(args.predecessor, args.predecessor.rows, args.projection.rows));
     STRATA_CHECK(has_shape(args.successor, args.predecessor.rows, args.projection.rows));
@@ -49,7 +51,7 @@ bool choose(std::span<const float> logits, std::int64_t k, std::int32_t* chosen)
     return true;
 }
 
-// Scores the chosen head rows after token `before` and takes the best; false where a score is not
+// Scores the chosen head rows after token `before` and picks one; false where a score is not
 // finite.
 bool step(const op::DflashSelect& args, std::int64_t i, std::int32_t before, const float* hidden,
           float* transition, float* successor, std::int32_t* chosen) {
@@ -65,11 +67,12 @@ bool step(const op::DflashSelect& args, std::int64_t i, std::int32_t before, con
         scores[c] = logit + dot(transition, successor, rank);
         if (!std::isfinite(scores[c])) return false;
     }
-    const std::int64_t pick = std::max_element(scores, scores + k) - scores;
+    const std::int64_t best = std::max_element(scores, scores + k) - scores;
+    const std::int64_t pick = args.rule == nullptr ? best : draw_candidate(args, i);
     float sum = 0.0f;
-    for (std::int64_t c = 0; c < k; ++c) sum += std::exp(scores[c] - scores[pick]);
+    for (std::int64_t c = 0; c < k; ++c) sum += std::exp(scores[c] - scores[best]);
     args.path[i] = chosen[pick];
-    args.confidence[i] = 1.0f / sum;
+    args.confidence[i] = std::exp(scores[pick] - scores[best]) / sum;
     return true;
 }
 

@@ -1,7 +1,6 @@
 #include "spec/dflash/block_model.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -36,20 +35,6 @@ std::vector<T> download(device::Device& device, device::Queue& queue, const T* f
     device.download(queue, std::as_writable_bytes(std::span(values)),
                     reinterpret_cast<const std::byte*>(from));
     return values;
-}
-
-// Of the candidate `token`.
-float softmax_at(std::span<const std::int32_t> candidates, std::span<const float> scores,
-                 std::int32_t token) {
-    const double largest = *std::max_element(scores.begin(), scores.end());
-    double sum = 0;
-    double at = 0;
-    for (std::size_t i = 0; i < scores.size(); ++i) {
-        const double e = std::exp(static_cast<double>(scores[i]) - largest);
-        sum += e;
-        if (candidates[i] == token) at = e;
-    }
-    return static_cast<float>(at / sum);
 }
 
 }  // namespace
@@ -89,6 +74,9 @@ void BlockModel::lay_out(std::int64_t rows_max, device::Carver& carver) {
     work_.positions = reinterpret_cast<std::int64_t*>(told);
     work_.tokens = {reinterpret_cast<std::int32_t*>(work_.positions + kPositions),
                     config_.block_size};
+    // Right after it, so that all of it is told at once.
+    work_.rule = carver.take<op::DrawRule>(1);
+    work_.penalized = carver.vector<op::Penalized>(op::kPenalizedMax);
     work_.hidden = carver.matrix<float>(config_.block_size, config_.hidden);
     work_.logits = carver.matrix<float>(guesses, weights_.head.rows);
     const std::int64_t width = config_.candidates;
@@ -162,12 +150,26 @@ void BlockModel::inject_on_device(Context& context, const Rows& rows) {
 }
 
 void BlockModel::upload_told(const Told& told) {
-    std::array<std::int32_t, kPositions * kPositionWords + 1> words;
-    std::memcpy(words.data(), &told.injected, sizeof(told.injected));
-    std::memcpy(words.data() + kPositionWords, &told.block, sizeof(told.block));
-    words.back() = told.anchor;
-    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.positions),
-                    std::as_bytes(std::span(words)));
+    constexpr std::size_t kHead = (kPositions * kPositionWords + 1) * sizeof(std::int32_t);
+    auto* const to = reinterpret_cast<std::byte*>(work_.positions);
+    const auto rule_at = static_cast<std::size_t>(reinterpret_cast<std::byte*>(work_.rule) - to);
+    told_.assign(told.draws == nullptr ? kHead : rule_at, std::byte{0});
+    std::memcpy(told_.data(), &told.injected, sizeof(told.injected));
+    std::memcpy(told_.data() + sizeof(told.injected), &told.block, sizeof(told.block));
+    std::memcpy(told_.data() + kHead - sizeof(told.anchor), &told.anchor, sizeof(told.anchor));
+    if (told.draws != nullptr) {
+        // What lies between is the rest of the block's tokens.
+        const auto mask = static_cast<std::int32_t>(config_.mask_token);
+        for (std::int64_t i = 1; i < config_.block_size; ++i) {
+            const std::size_t at = kHead + static_cast<std::size_t>(i - 1) * sizeof(mask);
+            std::memcpy(told_.data() + at, &mask, sizeof(mask));
+        }
+        const auto rule = std::as_bytes(std::span(&told.draws->rule, 1));
+        const auto penalized = std::as_bytes(std::span(told.draws->penalized));
+        told_.insert(told_.end(), rule.begin(), rule.end());
+        told_.insert(told_.end(), penalized.begin(), penalized.end());
+    }
+    device_->upload(*queue_, to, told_);
 }
 
 void BlockModel::run_inject(Context& context, std::int64_t first, MatrixView<const float> features,
@@ -235,20 +237,24 @@ Status BlockModel::check(const DraftRequest& request) const {
         return STRATA_ERROR("a draft of ", request.rows, " rows was asked for, wanted 2 to ",
                             config_.block_size);
     }
+    if (request.draws != nullptr) {
+        STRATA_CHECK(request.rows - 1 <= op::kDrawRowsMax);
+        STRATA_CHECK(std::ssize(request.draws->penalized) <= op::kPenalizedMax);
+    }
     return Ok{};
 }
 
-void BlockModel::run_block(Context& context, const DraftRequest& request, const Rows& fresh,
-                           std::int64_t selected) {
+void BlockModel::run_block(Context& context, const DraftRequest& request, const Rows& fresh) {
     const MatrixView<const float>& features = fresh.features;
+    const bool drawn = request.draws != nullptr;
     if (!queue_->records()) {
         if (features.rows > 0) inject_on_device(context, fresh);
-        upload_told({.block = request.position, .anchor = request.anchor});
-        submit_block(context, {request.position}, request.rows, selected);
+        upload_told({0, request.position, request.anchor, request.draws});
+        submit_block(context, {request.position}, request.rows, drawn);
         return;
     }
     static_cast<void>(features_replaced());
-    upload_told({fresh.first, request.position, request.anchor});
+    upload_told({fresh.first, request.position, request.anchor, request.draws});
     const std::int64_t room = context.options().context;
     const std::int64_t bound = model::bound_of(request.position, room);
     const std::int64_t end =
@@ -257,7 +263,7 @@ void BlockModel::run_block(Context& context, const DraftRequest& request, const 
             number_,
             request.rows,
             bound,
-            selected,
+            drawn ? 1 : 0,
             features.rows,
             end,
             static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(features.data))};
@@ -266,13 +272,13 @@ void BlockModel::run_block(Context& context, const DraftRequest& request, const 
         if (features.rows > 0) {
             submit_inject(context, {end - features.rows, work_.positions}, features, true);
         }
-        submit_block(context, {bound, work_.positions + 1}, request.rows, selected);
+        submit_block(context, {bound, work_.positions + 1}, request.rows, drawn);
     });
     uncounted_rows_ = features.rows;
 }
 
 void BlockModel::submit_block(const Context& context, model::Forward::Start start,
-                              std::int64_t rows, std::int64_t selected) {
+                              std::int64_t rows, bool drawn) {
     std::vector<op::DflashLayer> layers = weights_.layers;
     for (std::size_t l = 0; l < layers.size(); ++l) layers[l].cells = context.cells()[l];
     op::DflashBlock op;
@@ -292,15 +298,19 @@ void BlockModel::submit_block(const Context& context, model::Forward::Start star
     ops_.output_head(
         {work_.hidden.rows_from(1, rows - 1), weights_.head, work_.logits.first_rows(rows - 1)},
         *queue_);
-    submit_select(0, selected);
+    submit_select(rows - 1, drawn);
 }
 
-void BlockModel::submit_select(std::int64_t first, std::int64_t count) {
+void BlockModel::submit_select(std::int64_t count, bool drawn) {
     op::DflashSelect op;
-    op.hidden = work_.hidden.rows_from(1 + first, count);
-    op.logits = work_.logits.rows_from(first, count);
+    op.hidden = work_.hidden.rows_from(1, count);
+    op.logits = work_.logits.first_rows(count);
     op.anchor_at = work_.tokens.data;
     op.token_of_row = weights_.token_of_row;
+    if (drawn) {
+        op.rule = work_.rule;
+        op.penalized = work_.penalized;
+    }
     op.projection = weights_.selector;
     op.predecessor = weights_.predecessor;
     op.successor = weights_.successor;
@@ -310,13 +320,6 @@ void BlockModel::submit_select(std::int64_t first, std::int64_t count) {
     op.confidence = {work_.confidence.data, count};
     op.rows = work_.walked;
     ops_.dflash_select(op, *queue_);
-}
-
-void BlockModel::run_select(std::int64_t row, std::int32_t before) {
-    device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.tokens.data),
-                    std::as_bytes(std::span(&before, 1)));
-    key_ = {static_cast<std::int64_t>(model::Recorded::block_select), number_, row};
-    queue_->run(key_, [&] { submit_select(row, 1); });
 }
 
 Guess BlockModel::take(std::int64_t count, bool scores) {
@@ -344,32 +347,13 @@ Guess BlockModel::take(std::int64_t count, bool scores) {
     return guess;
 }
 
-// Row by row, since each row's scores depend on the pick before it. The first was selected with the
-// block.
-Guess BlockModel::draw(const DraftRequest& request) {
-    Guess all;
-    all.width = config_.candidates;
-    for (std::int64_t i = 0; i + 1 < request.rows; ++i) {
-        if (i > 0) run_select(i, all.path.back());
-        const Guess row = take(1, true);
-        if (row.path.empty()) break;
-        const auto pick = request.pick(row.candidates, row.scores, all.path);
-        if (!pick.ok()) break;
-        all.path.push_back(*pick);
-        all.confidence.push_back(softmax_at(row.candidates, row.scores, *pick));
-        all.candidates.insert(all.candidates.end(), row.candidates.begin(), row.candidates.end());
-        all.scores.insert(all.scores.end(), row.scores.begin(), row.scores.end());
-    }
-    return all;
-}
-
 Result<Guess> BlockModel::draft(Context& context, const DraftRequest& request, const Rows& fresh) {
     STRATA_TRY(check(request));
     STRATA_CHECK(fresh.features.rows == 0 || fresh.features.cols == config_.feature_width());
     const bool together = fresh.features.rows <= model::kWindowRowsMax;
     if (!together) inject_on_device(context, fresh);
-    run_block(context, request, together ? fresh : Rows{}, request.pick ? 1 : request.rows - 1);
-    Guess guess = request.pick ? draw(request) : take(request.rows - 1, request.keep_scores);
+    run_block(context, request, together ? fresh : Rows{});
+    Guess guess = take(request.rows - 1, request.keep_scores);
     std::size_t kept = 0;
     while (kept < guess.path.size() && guess.confidence[kept] >= request.confidence_min) ++kept;
     guess.keep(kept);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,12 +26,9 @@ struct DraftRequest {
     std::int32_t anchor = 0;    // the last committed token, which the target has not run
     std::int64_t rows = 0;      // the anchor's included: 2 to the block size
     float confidence_min = 0;   // the draft ends before the first guess below it
-    // The guess that a row's candidates and scores give, after the guesses of `chain`; its error
-    // ends the draft. Empty: the candidate of largest score.
-    std::function<Result<std::int32_t>(std::span<const std::int32_t> candidates,
-                                       std::span<const float> scores,
-                                       std::span<const std::int32_t> chain)>
-        pick;
+    // How each guess is drawn from its candidates (op/dflash_select.h); null: the one of largest
+    // score is it. With them there are at most op::kDrawRowsMax guesses.
+    const model::Draws* draws = nullptr;
     bool keep_scores = true;  // Guess::candidates and scores are wanted
 };
 
@@ -107,11 +103,13 @@ class BlockModel {
         MatrixView<float> features;  // [rows_max, taps * D]
         VectorView<std::int32_t> replaced;
         // What is told of an injection and a draft: two positions, then the anchor, which begins
-        // the block's tokens.
+        // the block's tokens, then how guesses are drawn.
         std::int64_t* positions = nullptr;
         VectorView<std::int32_t> tokens;  // [block]
-        MatrixView<float> hidden;         // [block, D]
-        MatrixView<float> logits;         // [block - 1, N]
+        op::DrawRule* rule = nullptr;
+        VectorView<op::Penalized> penalized;  // [kPenalizedMax]
+        MatrixView<float> hidden;             // [block, D]
+        MatrixView<float> logits;             // [block - 1, N]
         // What comes back of a draft, in one piece: replaced_now, walked, path, confidence,
         // candidates, scores.
         VectorView<std::int32_t> results;
@@ -143,21 +141,17 @@ class BlockModel {
         std::int64_t injected = 0;
         std::int64_t block = 0;
         std::int32_t anchor = 0;
+        const model::Draws* draws = nullptr;
     };
     void upload_told(const Told& told);
-    // Fresh rows, at most a window, the block, its logits and the first `selected` guesses.
-    void run_block(Context& context, const DraftRequest& request, const Rows& fresh,
-                   std::int64_t selected);
+    // Fresh rows, at most a window, the block, its logits and its guesses.
+    void run_block(Context& context, const DraftRequest& request, const Rows& fresh);
     void submit_block(const Context& context, model::Forward::Start start, std::int64_t rows,
-                      std::int64_t selected);
-    // The block's guesses first .. first+count-1, the first of which follows the token where the
-    // block's anchor stands.
-    void submit_select(std::int64_t first, std::int64_t count);
-    // Guess `row`, which follows `before`.
-    void run_select(std::int64_t row, std::int32_t before);
+                      bool drawn);
+    // `count` guesses, the first of which follows the anchor.
+    void submit_select(std::int64_t count, bool drawn);
     // The guesses that were selected last.
     Guess take(std::int64_t count, bool scores);
-    Guess draw(const DraftRequest& request);
 
     gguf::File file_;
     device::Device* device_;
@@ -170,6 +164,7 @@ class BlockModel {
     device::Buffer memory_;
     Workspace work_;
     std::string mark_;  // 8 bytes that tell this draft's weights from another's
+    std::vector<std::byte> told_;
     std::vector<std::int32_t> results_;
     std::int64_t features_replaced_ = 0;
     std::int64_t uncounted_rows_ = 0;  // of the last injection, in replaced_now

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+
+#include "tests/op/oracle/draw.h"
 
 namespace strata::test {
 namespace {
@@ -236,8 +239,57 @@ DflashSelector random_selector(Random& random, Types types, std::int64_t width, 
     return selector;
 }
 
+namespace {
+
+// Which candidate of the walk's next row is drawn, by the oracle of draws: of the candidates by
+// token, in F32, which is near enough where nothing is ranked closely.
+std::size_t drawn(const DflashRule& told, DflashWalk& walk, const Row& scores) {
+    const auto i = static_cast<std::int64_t>(walk.path.size());
+    const std::size_t begin = walk.candidates.size() - scores.size();
+    std::map<std::int64_t, std::size_t> by_token;
+    for (std::size_t c = 0; c < scores.size(); ++c) by_token[walk.candidates[begin + c]] = c;
+    std::vector<std::int64_t> tokens;
+    std::vector<float> logits;
+    for (const auto& [token, c] : by_token) {
+        tokens.push_back(token);
+        logits.push_back(static_cast<float>(scores[c]));
+    }
+    op::DrawRule rule = told.rule;
+    for (std::int64_t j = 0; j < i; ++j) {
+        rule.joins[j] = walk.path[static_cast<std::size_t>(j)];
+        if (rule.leaves[j] < -1) {
+            rule.leaves[j] = walk.path[static_cast<std::size_t>(-2 - rule.leaves[j])];
+        }
+    }
+    const DrawnRow row = draw_oracle(logits, tokens, rule, told.penalized, i);
+    if (rule.temperature == 0) {
+        return by_token.at(tokens[static_cast<std::size_t>(row.largest)]);
+    }
+    // No filter's end is near, nor a second one near the first.
+    const auto kept = [&](std::size_t r) { return !std::isnan(row.scores[r]); };
+    std::vector<double> by_score;
+    for (std::size_t r = 0; r < tokens.size(); ++r) {
+        if (kept(r)) by_score.push_back(row.scores[r]);
+        walk.margin = std::min(walk.margin, std::abs(row.scaled[r] - rule.lowest));
+        if (rule.top_p < 1) {
+            walk.margin = std::min(walk.margin, std::abs(row.before[r] - rule.top_p));
+        }
+    }
+    if (rule.top_k > 0) {
+        const auto k = static_cast<std::size_t>(rule.top_k);
+        walk.margin = std::min(walk.margin, margin_of(row.scaled, ranked(row.scaled), k));
+    }
+    std::sort(by_score.rbegin(), by_score.rend());
+    if (by_score.size() > 1) walk.margin = std::min(walk.margin, by_score[0] - by_score[1]);
+    std::size_t best = 0;
+    while (!kept(best) || row.scores[best] != by_score[0]) ++best;
+    return by_token.at(tokens[best]);
+}
+
+}  // namespace
+
 DflashWalk dflash_walk_oracle(const DflashSelector& selector, const Rows& hidden,
-                              const Rows& logits, std::int32_t anchor) {
+                              const Rows& logits, std::int32_t anchor, const DflashRule* rule) {
     const auto finite = [](const Row& row) {
         return std::all_of(row.begin(), row.end(), [](double v) { return std::isfinite(v); });
     };
@@ -263,9 +315,10 @@ DflashWalk dflash_walk_oracle(const DflashSelector& selector, const Rows& hidden
         walk.margin = std::min(walk.margin, margin_of(scores, best, 1));
         double sum = 0;
         for (const double score : scores) sum += std::exp(score - scores[best[0]]);
-        before = walk.candidates[i * k + best[0]];
+        const std::size_t pick = rule == nullptr ? best[0] : drawn(*rule, walk, scores);
+        before = walk.candidates[i * k + pick];
         walk.path.push_back(before);
-        walk.confidence[0].push_back(1 / sum);
+        walk.confidence[0].push_back(std::exp(scores[pick] - scores[best[0]]) / sum);
         walk.scores.push_back(scores);
     }
     return walk;

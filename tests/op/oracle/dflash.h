@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "op/dflash_block.h"
+#include "op/draw.h"
 #include "tests/op/oracle/formula.h"
 #include "tests/support/weights.h"
 
@@ -94,7 +95,15 @@ struct DflashWalk {
     double margin = 1;  // the smallest difference of two logits or scores that were ranked
 };
 
+// How picks are drawn.
+struct DflashRule {
+    op::DrawRule rule;
+    std::vector<op::Penalized> penalized;
+};
+
+// `rule` null: the largest scores are picked.
 DflashWalk dflash_walk_oracle(const DflashSelector& selector, const Rows& hidden,
-                              const Rows& logits, std::int32_t anchor);
+                              const Rows& logits, std::int32_t anchor,
+                              const DflashRule* rule = nullptr);
 
 }  // namespace strata::test

@@ -176,7 +176,7 @@ std::vector<float> run_block(TestBackend& backend, const std::string& label,
 DflashWalked run_select(TestBackend& backend, const std::string& label,
                         const DflashSelector& selector, const std::vector<float>& hidden,
                         const std::vector<float>& logits, std::int64_t vocabulary_rows,
-                        std::int32_t anchor) {
+                        std::int32_t anchor, const DflashRule* rule) {
     Rig rig(backend, "dflash_select, " + label);
     op::DflashSelect args;
     args.hidden = rig.input("hidden", hidden, selector.projection.cols);
@@ -188,6 +188,11 @@ DflashWalked run_select(TestBackend& backend, const std::string& label,
     }
     if (!selector.token_of_row.empty()) {
         args.token_of_row = {rig.input("token_of_row", selector.token_of_row), vocabulary_rows};
+    }
+    if (rule != nullptr) {
+        args.rule = rig.input("rule", std::vector<op::DrawRule>{rule->rule});
+        args.penalized = {rig.input("penalized", rule->penalized),
+                          static_cast<std::int64_t>(rule->penalized.size())};
     }
     args.projection = rig.weight("projection", selector.projection);
     args.predecessor = rig.table("predecessor", selector.predecessor);

@@ -61,6 +61,6 @@ void expect_same_output(const std::string& what, const DflashWalked& got, const 
 DflashWalked run_select(TestBackend& backend, const std::string& label,
                         const DflashSelector& selector, const std::vector<float>& hidden,
                         const std::vector<float>& logits, std::int64_t vocabulary_rows,
-                        std::int32_t anchor);
+                        std::int32_t anchor, const DflashRule* rule = nullptr);
 
 }  // namespace strata::test
