@@ -90,19 +90,39 @@ TEST(DflashInject, a_ring_keeps_the_last_rows_whatever_came_before) {
     }
 }
 
+// Rows wide enough for products that take several at once.
+DflashSizes wide_sizes() {
+    DflashSizes sizes;
+    sizes.width = 256;
+    sizes.features = 768;
+    sizes.group = 16;
+    return sizes;
+}
+
+TEST(DflashInject, matches_the_oracle_where_rows_are_wide) {
+    Random random("dflash inject wide");
+    const DflashSizes sizes = wide_sizes();
+    const DflashDraft draft = random_dflash(random, Types(quant::Type::bf16), sizes);
+    for (const std::int64_t rows : {1, 4, 9}) {
+        check_inject("wide, T=" + std::to_string(rows), draft,
+                     random.floats(rows * sizes.features, -2, 2), 2, op::CacheType::f16, 20);
+    }
+}
+
 TEST(DflashInject, each_row_is_bit_identical_to_that_row_alone) {
     Random random("dflash inject alone");
-    const DflashDraft draft = random_dflash(random, Types(quant::Type::bf16), {});
-    const std::int64_t width = draft.sizes.features;
-    const auto features = random.floats(17 * width, -2, 2);
-    for (TestBackend& backend : backends()) {
-        auto rings = empty_rings(draft, op::CacheType::q8_0, 12);
-        const auto together = run_inject(backend, "together", draft, features, 3, rings).rings;
-        for (std::int64_t t = 0; t < 17; ++t) {
-            rings = run_inject(backend, "alone", draft, slice(features, t, 1, width), 3 + t, rings)
-                        .rings;
+    for (const DflashSizes& sizes : {DflashSizes{}, wide_sizes()}) {
+        const DflashDraft draft = random_dflash(random, Types(quant::Type::bf16), sizes);
+        const auto features = random.floats(17 * sizes.features, -2, 2);
+        for (TestBackend& backend : backends()) {
+            auto rings = empty_rings(draft, op::CacheType::q8_0, 12);
+            const auto together = run_inject(backend, "together", draft, features, 3, rings).rings;
+            for (std::int64_t t = 0; t < 17; ++t) {
+                const auto row = slice(features, t, 1, sizes.features);
+                rings = run_inject(backend, "alone", draft, row, 3 + t, rings).rings;
+            }
+            expect_same_output(backend.name, together, rings);
         }
-        expect_same_output(backend.name, together, rings);
     }
 }
 

@@ -1,8 +1,10 @@
 // Bounded by reading the weights at few rows. The products of all layers take one input, and the
 // cells of all layers are written by one launch.
 #include <algorithm>
+#include <vector>
 
 #include "backend/cuda/cache.cuh"
+#include "backend/cuda/draft_rows.cuh"
 #include "backend/cuda/either_route.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
@@ -16,19 +18,23 @@ constexpr int kThreads = 512;
 constexpr int kUnits = 4;      // heads of a block: one a warp
 constexpr int kLayersMax = 4;  // of a launch; their products are as many as one call takes
 
-// finite = a row of x with 0 for what is not finite; replaced counts those.
-__global__ void __launch_bounds__(kThreads)
-    copy_finite(op::DflashInject args, MatrixView<float> finite) {
+// Rows of x with 0 for what is not finite; replaced counts those.
+__global__ void __launch_bounds__(kThreads) write_finite(op::DflashInject args, DraftRows to) {
     follow_earlier_kernels();
     __shared__ int counts[kThreads / kWarp];
     const std::int64_t t = blockIdx.x;
+    const InputRows features{
+        .data = args.features.data, .stride = args.features.cols, .cols = to.cols};
     int replaced = 0;
-    for (std::int64_t i = threadIdx.x; i < finite.cols; i += kThreads) {
-        const float value = args.features.row(t)[i];
-        const bool is_finite = fabsf(value) < INFINITY;
-        finite.row(t)[i] = is_finite ? value : 0.0f;
-        replaced += is_finite ? 0 : 1;
-    }
+    store_row(to, static_cast<int>(t), [&](int column, float* values) {
+        features.eight(t, column, values);
+#pragma unroll
+        for (int i = 0; i < kPiece; ++i) {
+            if (fabsf(values[i]) < INFINITY) continue;
+            values[i] = 0.0f;
+            ++replaced;
+        }
+    });
     if (args.replaced.empty()) return;
     replaced = warp_sum(replaced);
     if (threadIdx.x % kWarp == 0) counts[threadIdx.x / kWarp] = replaced;
@@ -39,14 +45,19 @@ __global__ void __launch_bounds__(kThreads)
     args.replaced[t] = sum;
 }
 
+// A row of the norms of c a block.
 __global__ void __launch_bounds__(kNormThreadsMax)
-    norm_fused(op::DflashInject args, MatrixView<float> c) {
+    norm_fused(op::DflashInject args, MatrixView<const float> c, DraftRows to) {
     follow_earlier_kernels();
-    float* row = c.row(blockIdx.x);
+    const float* row = c.row(blockIdx.x);
+    float* const held = reinterpret_cast<float*>(shared_bytes());
     norm_row(
-        c.cols, args.epsilon, args.norm, reinterpret_cast<float*>(shared_bytes()),
-        [&](std::int64_t i) { return row[i]; },
-        [&](std::int64_t i, float value) { row[i] = value; });
+        c.cols, args.epsilon, args.norm, held, [&](std::int64_t i) { return row[i]; },
+        [&](std::int64_t i, float value) { held[i] = value; });
+    __syncthreads();
+    store_row(to, static_cast<int>(blockIdx.x), [&](int column, float* values) {
+        for (int i = 0; i < kPiece && column + i < to.cols; ++i) values[i] = held[column + i];
+    });
 }
 
 // Some layers with their keys and values as projected.
@@ -87,7 +98,7 @@ __global__ void __launch_bounds__(kUnits* kWarp) fill_cells(op::DflashInject arg
 
 void check(const op::DflashInject& args) {
     const op::DflashShape& shape = args.shape;
-    STRATA_CHECK(args.fuse.cols == args.features.cols);
+    STRATA_CHECK(args.fuse.cols == args.features.cols && !args.layers.empty());
     STRATA_CHECK(shape.kv_heads > 0 && 2 * shape.rotary_pairs <= shape.head_dim);
     STRATA_CHECK(args.first >= 0 && args.first + args.features.rows <= op::kContextMax + 1);
     STRATA_CHECK(args.replaced.empty() || args.replaced.size == args.features.rows);
@@ -96,46 +107,75 @@ void check(const op::DflashInject& args) {
     }
 }
 
+// Rows for the products of a route, and those products.
+struct Route {
+    Projector project;  // null: by those of draft_rows.h
+
+    DraftRows make(Queue& queue, std::int64_t rows, std::int64_t cols,
+                   std::span<const Product> products) const {
+        return project == nullptr ? make_draft_rows(queue, rows, cols, products)
+                                  : make_plain_rows(queue, rows, cols);
+    }
+    void run(Queue& queue, const DraftRows& x, std::span<const Product> products) const {
+        if (project == nullptr) return project_draft(queue, x, products);
+        project(queue, x.plain(), products);
+    }
+};
+
+// c, normed for the products of the layers.
+void fuse_rows(Queue& queue, const Route& route, const op::DflashInject& args,
+               const DraftRows& normed) {
+    const std::int64_t rows = args.features.rows;
+    const auto blocks = static_cast<unsigned>(rows);
+    const MatrixView<float> fused = queue.matrix(rows, args.fuse.rows);
+    const Product fuse{args.fuse, fused};
+    const DraftRows finite = route.make(queue, rows, args.features.cols, {&fuse, 1});
+    launch_dependent(queue, {dim3(blocks), kThreads}, write_finite, args, finite);
+    route.run(queue, finite, {&fuse, 1});
+    launch_dependent(queue,
+                     {dim3(blocks), norm_threads(fused.cols),
+                      static_cast<std::size_t>(fused.cols) * sizeof(float)},
+                     norm_fused, args, fused, normed);
+}
+
 }  // namespace
 
-void dflash_inject_by(Projector project_rows, const op::DflashInject& args, device::Queue& queue) {
+void dflash_inject_by(Projector project, const op::DflashInject& args, device::Queue& queue) {
     Queue& own = begin_op(queue);
     check(args);
     const std::int64_t rows = args.features.rows;
     if (rows == 0) return;
-    const auto blocks = static_cast<unsigned>(rows);
-    const MatrixView<float> finite = own.matrix(rows, args.features.cols);
-    const MatrixView<float> fused = own.matrix(rows, args.fuse.rows);
-    launch_dependent(own, {dim3(blocks), kThreads}, copy_finite, args, finite);
-    const Product fuse{args.fuse, fused};
-    project_rows(own, finite, {&fuse, 1});
-    launch_dependent(own,
-                     {dim3(blocks), norm_threads(fused.cols),
-                      static_cast<std::size_t>(fused.cols) * sizeof(float)},
-                     norm_fused, args, fused);
+    const Route route{project};
     const std::int64_t kv = std::int64_t{args.shape.kv_heads} * args.shape.head_dim;
+    std::vector<Product> products;
+    for (std::int64_t l = 0; l < args.layers.size; ++l) {
+        products.push_back({args.layers[l].key, own.matrix(rows, kv)});
+        products.push_back({args.layers[l].value, own.matrix(rows, kv)});
+    }
+    const DraftRows normed = route.make(own, rows, args.fuse.rows, products);
+    fuse_rows(own, route, args, normed);
     for (std::int64_t first = 0; first < args.layers.size; first += kLayersMax) {
         const std::int64_t count = std::min<std::int64_t>(kLayersMax, args.layers.size - first);
+        const auto some = std::span(products).subspan(static_cast<std::size_t>(2 * first),
+                                                      static_cast<std::size_t>(2 * count));
+        route.run(own, normed, some);
         Layers layers;
-        Product products[2 * kLayersMax];
         for (std::int64_t l = 0; l < count; ++l) {
             layers.layer[l] = args.layers[first + l];
-            layers.key[l] = own.matrix(rows, kv);
-            layers.value[l] = own.matrix(rows, kv);
-            products[2 * l] = {layers.layer[l].key, layers.key[l]};
-            products[2 * l + 1] = {layers.layer[l].value, layers.value[l]};
+            layers.key[l] = some[static_cast<std::size_t>(2 * l)].out;
+            layers.value[l] = some[static_cast<std::size_t>(2 * l + 1)].out;
         }
-        project_rows(own, fused, {products, static_cast<std::size_t>(2 * count)});
         const auto heads = static_cast<unsigned>(2 * args.shape.kv_heads + kUnits - 1) / kUnits;
-        launch_dependent(own,
-                         {dim3(heads, blocks, static_cast<unsigned>(count)), kUnits * kWarp,
-                          static_cast<std::size_t>(kUnits * args.shape.head_dim) * sizeof(float)},
-                         fill_cells, args, layers);
+        launch_dependent(
+            own,
+            {dim3(heads, static_cast<unsigned>(rows), static_cast<unsigned>(count)), kUnits * kWarp,
+             static_cast<std::size_t>(kUnits * args.shape.head_dim) * sizeof(float)},
+            fill_cells, args, layers);
     }
 }
 
 void dflash_inject(const op::DflashInject& args, device::Queue& queue) {
-    dflash_inject_by(project_window, args, queue);
+    dflash_inject_by(nullptr, args, queue);
 }
 
 }  // namespace strata::cuda

@@ -1,7 +1,8 @@
 // Products with weights of BF16 on tensor cores: bounded by reading the weights. A warp multiplies
-// eight weight rows with a part of their columns, which it has of all tiles; of up to eight rows
-// of x both values of each at once, which are the sixteen of a tensor core's tile. What it needs of
-// x it keeps; the weights after those that it multiplies are on their way.
+// eight weight rows with a part of their columns, which it has of all tiles, and with up to eight
+// rows of x: their first and second values are the sixteen rows of a tensor core's tile, the third
+// ones another. What it needs of x it keeps; the weights after those that it multiplies are on
+// their way.
 #include <algorithm>
 
 #include "backend/cuda/draft_rows.cuh"
@@ -87,10 +88,10 @@ struct HeldRows {
     uint4* data;
     int rows;
 
-    // Of 32 columns.
-    __device__ int words() const { return 2 * rows * (kSplitColumns / kSplitPiece); }
+    // Of one of the values of 32 columns.
+    __device__ int words() const { return rows * (kSplitColumns / kSplitPiece); }
     __device__ void bring(const TileArgs& args) {
-        const int count = args.steps() * words();
+        const int count = args.steps() * kSplitValues * words();
         data = reinterpret_cast<uint4*>(shared_bytes()) + own_warp() * count;
         const auto* from = reinterpret_cast<const uint4*>(args.x) + own_warp() * count;
 #pragma unroll 4
@@ -101,31 +102,40 @@ struct HeldRows {
         wait_shared();
         __syncwarp();
     }
-    // Row lane_row() of x, and what is missing of it.
-    __device__ void get(int step, uint4* first, uint4* missing) const {
-        *first = *missing = uint4{0, 0, 0, 0};
-        if (lane_row() >= rows) return;
-        const uint4* from = data + step * words() + static_cast<int>(threadIdx.x) % kWarp;
-        *first = from[0];
-        *missing = from[words() / 2];
+    // Of row lane_row() of x.
+    __device__ void get(int step, uint4 (&values)[kSplitValues]) const {
+        const uint4* from =
+            data + step * kSplitValues * words() + static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+        for (int i = 0; i < kSplitValues; ++i) {
+            values[i] = lane_row() < rows ? from[i * words()] : uint4{0, 0, 0, 0};
+        }
     }
 };
 
-__device__ __forceinline__ void add_batch(const TileArgs& args, const Batch& batch,
-                                          const HeldRows& x, int step, float (&sums)[4]) {
+// Of two columns of weight rows with row lane_row() of x: of its first values, of the second ones,
+// and of the third ones before others that are zeros.
+struct Sums {
+    float nearer[4] = {};
+    float rest[4] = {};
+
+    __device__ void add(const Batch& batch, const HeldRows& x, int step, int steps) {
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-        if (step + i >= args.steps()) break;
-        uint4 first;
-        uint4 missing;
-        x.get(step + i, &first, &missing);
-        const uint4& weight = batch.columns[i];
-        const unsigned low[4] = {first.x, missing.x, first.y, missing.y};
-        add_tile_bf16(sums, low, weight.x, weight.y);
-        const unsigned high[4] = {first.z, missing.z, first.w, missing.w};
-        add_tile_bf16(sums, high, weight.z, weight.w);
+        for (int i = 0; i < kBatch; ++i) {
+            if (step + i >= steps) break;
+            uint4 own[kSplitValues];
+            x.get(step + i, own);
+            const uint4& weight = batch.columns[i];
+            add_tile_bf16(nearer, {own[0].x, own[1].x, own[0].y, own[1].y}, weight.x, weight.y);
+            add_tile_bf16(rest, {own[2].x, 0, own[2].y, 0}, weight.x, weight.y);
+            add_tile_bf16(nearer, {own[0].z, own[1].z, own[0].w, own[1].w}, weight.z, weight.w);
+            add_tile_bf16(rest, {own[2].z, 0, own[2].w, 0}, weight.z, weight.w);
+        }
     }
-}
+    __device__ float2 all() const {
+        return make_float2(nearer[0] + (nearer[2] + rest[0]), nearer[1] + (nearer[3] + rest[1]));
+    }
+};
 
 __global__ void __launch_bounds__(kThreads, kBlocksOfOne)
     draft_products_kernel(const __grid_constant__ TileArgs args) {
@@ -138,17 +148,17 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfOne)
     HeldRows x{nullptr, args.x_rows};
     x.bring(args);
     int turn = 0;
-    float sums[4] = {};
+    Sums sums;
 #pragma unroll 1
     while (next.tile < args.tiles) {
         const Place own = next;
         const Batch batch = coming;
         next.advance(args);
         coming.load(args, next);
-        add_batch(args, batch, x, own.step, sums);
+        sums.add(batch, x, own.step, args.steps());
         if (next.tile == own.tile) continue;
         *reinterpret_cast<float2*>(&parts[turn][own_warp()][lane_row()][2 * lane_quarter()]) =
-            make_float2(sums[0] + sums[2], sums[1] + sums[3]);
+            sums.all();
         // Who comes here with the other half has left this one.
         __syncthreads();
         const int t = static_cast<int>(threadIdx.x) / kTile;
@@ -162,15 +172,18 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfOne)
             part.out[t * part.out_stride + row] = part.factor == 1.0f ? sum : sum * part.factor;
         }
         turn ^= 1;
-#pragma unroll
-        for (float& value : sums) value = 0.0f;
+        sums = {};
     }
 }
 
-// Rows of x whose part the shared memory of a block has room for; 0: not of one.
+// Shared memory of a block beside that of x.
+constexpr std::size_t kSumsBytes = sizeof(float) * 2 * kWarps * kRowsMost * kTile;
+// And what the runtime keeps of it.
+constexpr std::size_t kReservedBytes = 1024;
+
+// Rows of x that the shared memory of a block has room for; 0: not for one.
 int split_rows(const Queue& queue, std::int64_t cols) {
-    constexpr std::size_t kSums = sizeof(float) * 2 * kWarps * kRowsMost * kTile;
-    const std::size_t room = queue.shared_bytes_max() - kSums;
+    const std::size_t room = queue.shared_bytes_max() - kSumsBytes;
     const std::size_t rows = room / static_cast<std::size_t>(split_bytes(1, cols));
     return static_cast<int>(std::min<std::size_t>(rows, kRowsMost));
 }
@@ -201,7 +214,8 @@ void launch_split(Queue& queue, const DraftRows& x, int begin, std::span<const P
         args.tiles += (rows + kTile - 1) / kTile;
     }
     const auto bytes = static_cast<std::size_t>(split_bytes(args.x_rows, x.cols));
-    const int each = split_rows(queue, x.cols) >= kBlocksOfOne * args.x_rows ? kBlocksOfOne : 1;
+    const std::size_t room = queue.shared_bytes_max() / (bytes + kSumsBytes + kReservedBytes);
+    const int each = room >= kBlocksOfOne ? kBlocksOfOne : 1;
     launch(queue,
            {.blocks =
                 dim3(static_cast<unsigned>(std::min(args.tiles, each * queue.multiprocessors()))),
@@ -212,6 +226,12 @@ void launch_split(Queue& queue, const DraftRows& x, int begin, std::span<const P
 }
 
 }  // namespace
+
+DraftRows make_plain_rows(Queue& queue, std::int64_t rows, std::int64_t cols) {
+    DraftRows to{.rows = static_cast<int>(rows), .cols = static_cast<int>(cols)};
+    to.data = queue.take<std::byte>(rows * cols * std::int64_t{sizeof(float)});
+    return to;
+}
 
 DraftRows make_draft_rows(Queue& queue, std::int64_t rows, std::int64_t cols,
                           std::span<const Product> products) {
@@ -227,6 +247,7 @@ DraftRows make_draft_rows(Queue& queue, std::int64_t rows, std::int64_t cols,
         const int most = split_rows(queue, cols);
         const int launches = (to.rows + most - 1) / most;
         to.rows_most = (to.rows + launches - 1) / launches;
+        bytes = split_bytes(rows, cols);
     } else if (alike && to.group != kPlain) {
         to.form = RowForm::rounded;
         bytes = rows * operand_bytes(to.group, cols);
@@ -237,7 +258,7 @@ DraftRows make_draft_rows(Queue& queue, std::int64_t rows, std::int64_t cols,
 
 void project_draft(Queue& queue, const DraftRows& x, std::span<const Product> products) {
     if (x.form == RowForm::plain) {
-        return project(queue, {reinterpret_cast<const float*>(x.data), x.rows, x.cols}, products);
+        return project(queue, x.plain(), products);
     }
     if (x.form == RowForm::rounded) {
         return project_rounded(queue, {nullptr, x.rows, x.cols}, x.data, products);

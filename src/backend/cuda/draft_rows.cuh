@@ -8,28 +8,33 @@
 
 namespace strata::cuda {
 
-// Two values as pairs of BF16: the nearest, and of what is missing the nearest.
+// Two values as pairs of BF16; of what is no number nothing is missing.
 struct SplitPair {
-    unsigned first;
-    unsigned missing;
+    unsigned pair[kSplitValues];
 
-    __device__ SplitPair(float low, float high) : first(bf16_pair(low, high)) {
+    __device__ SplitPair(float low, float high) {
         const auto rest = [](float value, unsigned bits) {
             const float left = value - __uint_as_float(bits);
-            return fabsf(left) < INFINITY ? left : 0.0f;  // of what is no number nothing is missing
+            return fabsf(left) < INFINITY ? left : 0.0f;
         };
-        missing = bf16_pair(rest(low, first << 16), rest(high, first & 0xffff0000u));
+#pragma unroll
+        for (unsigned& own : pair) {
+            own = bf16_pair(low, high);
+            low = rest(low, own << 16);
+            high = rest(high, own & 0xffff0000u);
+        }
     }
 };
 
-// Where a piece of 8 columns of a row lies: 16 bytes, and `further` bytes on what is missing.
+// Where a piece of 8 columns of a row lies: 16 bytes, and each `further` bytes on the next values.
 __device__ inline std::byte* split_place(const DraftRows& to, int row, int column, int* further) {
     const int begin = row / to.rows_most * to.rows_most;
     const int together = min(to.rows_most, to.rows - begin);
-    *further = together * (kSplitColumns / kSplitPiece) * 16;
-    const int piece = (row - begin) * (kSplitColumns / kSplitPiece) + column % 32 / kSplitPiece;
-    return to.data + split_bytes(begin, to.cols) + column / kSplitColumns * 2 * *further +
-           piece * 16;
+    constexpr int kPieces = kSplitColumns / kSplitPiece;
+    *further = together * kPieces * 16;
+    const int piece = (row - begin) * kPieces + column % kSplitColumns / kSplitPiece;
+    return to.data + split_bytes(begin, to.cols) +
+           column / kSplitColumns * kSplitValues * *further + piece * 16;
 }
 
 // Eight columns of a row a lane of a warp, from `column` on. All of the warp call it.
@@ -48,16 +53,32 @@ __device__ inline void store_eight(const DraftRows& to, int row, int column,
                                    {values[2], values[3]},
                                    {values[4], values[5]},
                                    {values[6], values[7]}};
-        *reinterpret_cast<uint4*>(place) =
-            make_uint4(pairs[0].first, pairs[1].first, pairs[2].first, pairs[3].first);
-        *reinterpret_cast<uint4*>(place + further) =
-            make_uint4(pairs[0].missing, pairs[1].missing, pairs[2].missing, pairs[3].missing);
+#pragma unroll
+        for (int i = 0; i < kSplitValues; ++i) {
+            *reinterpret_cast<uint4*>(place + i * further) =
+                make_uint4(pairs[0].pair[i], pairs[1].pair[i], pairs[2].pair[i], pairs[3].pair[i]);
+        }
         return;
     }
     float* own = reinterpret_cast<float*>(to.data) + std::int64_t{row} * to.cols + column;
 #pragma unroll
     for (int i = 0; i < kPiece; ++i) {
         if (column + i < to.cols) own[i] = values[i];
+    }
+}
+
+// A whole row by a block of whole warps, from what `eight` gives of it: eight(column, to), to being
+// zeros before, for columns that there are.
+template <typename Eight>
+__device__ void store_row(const DraftRows& to, int row, const Eight& eight) {
+    const auto step = static_cast<int>(blockDim.x) * kPiece;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    for (int begin = (static_cast<int>(threadIdx.x) - lane) * kPiece; begin < to.cols;
+         begin += step) {
+        const int column = begin + lane * kPiece;
+        float values[kPiece] = {};
+        if (column < to.cols) eight(column, values);
+        store_eight(to, row, column, values);
     }
 }
 

@@ -20,6 +20,7 @@ void project_prompt(Queue& queue, MatrixView<const float> x, std::span<const Pro
 
 void ngram_mix_by(Projector project, const op::NgramMix& args, device::Queue& queue);
 void mtp_fuse_by(Projector project, const op::MtpFuse& args, device::Queue& queue);
+// `project` null: by the products of draft_rows.h.
 void dflash_inject_by(Projector project, const op::DflashInject& args, device::Queue& queue);
 
 }  // namespace strata::cuda
