@@ -35,19 +35,27 @@ __global__ void __launch_bounds__(kNormThreadsMax)
         [&](std::int64_t c, float value) { to.row(i)[c] = value; });
 }
 
-// Value `channel` of row i of C(side, x).
-__device__ float convolve(const Block& block, const float* base, int side,
-                          MatrixView<const float> x, std::int64_t i, std::int64_t channel) {
+// to[j] += the value of row i of C(side, x) in channel `first` + j * `step`, as far as there are
+// channels: what a tap reads for all of them is on its way at once.
+template <int kCount>
+__device__ void add_convolved(const Block& block, const float* base, int side,
+                              MatrixView<const float> x, std::int64_t i, int first, int step,
+                              float (&to)[kCount]) {
     const op::DflashBlock& args = block.args;
-    const std::int64_t groups = x.cols / args.group;
-    float sum = 0.0f;
+    const auto cols = static_cast<int>(x.cols);
+    const int groups = cols / args.group;
     for (int t = 0; t < args.taps && t <= i; ++t) {
-        const std::int64_t tap = side * args.taps + t;
-        const float weight =
-            base[tap * x.cols + channel] + block.delta.row(i)[tap * groups + channel / args.group];
-        sum = __fmaf_rn(weight, x.row(i - t)[channel], sum);
+        const int tap = side * args.taps + t;
+        const float* own = base + tap * cols;
+        const float* delta = block.delta.row(i) + tap * groups;
+        const float* from = x.row(i - t);
+#pragma unroll
+        for (int j = 0; j < kCount; ++j) {
+            const int channel = first + j * step;
+            if (channel >= cols) continue;
+            to[j] = __fmaf_rn(own[channel] + delta[channel / args.group], from[channel], to[j]);
+        }
     }
-    return sum;
 }
 
 // Rows u = C(0, a).
@@ -55,25 +63,44 @@ struct Entered {
     Block block;
     const float* base;
 
-    __device__ void eight(std::int64_t row, int column, float* to) const {
-        const int there = min(kPiece, static_cast<int>(block.normed.cols) - column);
-#pragma unroll
-        for (int i = 0; i < kPiece; ++i) {
-            to[i] = i < there ? convolve(block, base, 0, block.normed, row, column + i) : 0.0f;
-        }
+    __device__ void eight(std::int64_t row, int column, float (&to)[kPiece]) const {
+        add_convolved(block, base, 0, block.normed, row, column, 1, to);
     }
 };
+
+constexpr int kHeld = 4;  // columns of a thread at a time, all of them in rows of usual widths
 
 // h += C(1, after), and `to` = the norm that comes next: a block a row.
 __global__ void __launch_bounds__(kNormThreadsMax)
     leave_rows(Block block, const float* base, op::Gain norm, MatrixView<float> to) {
     follow_earlier_kernels();
+    __shared__ float sums[kNormThreadsMax / kWarp];
+    auto* const held = reinterpret_cast<float*>(shared_bytes());
     const std::int64_t i = blockIdx.x;
+    const auto cols = static_cast<int>(to.cols);
+    const auto step = static_cast<int>(blockDim.x);
     float* hidden = block.hidden.row(i);
-    norm_row(
-        block.hidden.cols, block.args.epsilon, norm, reinterpret_cast<float*>(shared_bytes()),
-        [&](std::int64_t c) { return hidden[c] += convolve(block, base, 1, block.after, i, c); },
-        [&](std::int64_t c, float value) { to.row(i)[c] = value; });
+    float squares = 0.0f;
+    for (int first = static_cast<int>(threadIdx.x); first < cols; first += kHeld * step) {
+        float values[kHeld] = {};
+        add_convolved(block, base, 1, block.after, i, first, step, values);
+#pragma unroll
+        for (int j = 0; j < kHeld; ++j) {
+            const int c = first + j * step;
+            if (c < cols) values[j] += hidden[c];
+        }
+#pragma unroll
+        for (int j = 0; j < kHeld; ++j) {
+            const int c = first + j * step;
+            if (c < cols) held[c] = hidden[c] = values[j];
+            squares = __fmaf_rn(values[j], values[j], squares);
+        }
+    }
+    const float inverse = inverse_rms(sum_of_block(squares, sums), cols, block.args.epsilon);
+#pragma unroll kHeld
+    for (int c = static_cast<int>(threadIdx.x); c < cols; c += step) {
+        to.row(i)[c] = held[c] * inverse * norm[c];
+    }
 }
 
 // Norms and turns the queries and keys in place: block (group of heads, row).
