@@ -86,7 +86,9 @@ TEST(BlockTypes, wide_rows_match_the_oracle_and_are_bit_identical_to_each_row_al
                             Case{quant::Type::q8_0, 5120}, Case{quant::Type::q8_0, 6144},
                             Case{quant::Type::q8_0, 7680}, Case{quant::Type::q4_0, 2560},
                             Case{quant::Type::q4_0, 4096}, Case{quant::Type::q4_0, 7680},
-                            Case{quant::Type::f32, 2560}, Case{quant::Type::bf16, 2560}}) {
+                            Case{quant::Type::q5_0, 2560}, Case{quant::Type::q5_0, 4096},
+                            Case{quant::Type::q5_0, 7680}, Case{quant::Type::f32, 2560},
+                            Case{quant::Type::bf16, 2560}}) {
         Random random("block types wide", static_cast<std::uint64_t>(own.type));
         const bool blocks = quant::info(own.type).block > 1;
         // As many that a small device's blocks have several parts of them each.

@@ -181,13 +181,14 @@ bool with_shape(int cols, Use use) {
 
 bool fits(const Part& part, const InputRows& x, quant::Type type, bool by_window) {
     if (part.expert != nullptr || part.at != nullptr || part.cols != x.cols) return false;
+    if (part.exact) return false;
     if (part.x.data != x.data) return false;
     if (!starts_aligned(part.weight, kStageAlign)) return false;
     if (!has_blocks(part.type)) {
         return with_shape(part.cols, [](auto shape) { return shape.has_values; });
     }
-    if (!is_wide(part.type) || part.type != type) return false;
-    return by_window || with_shape(part.cols, [](auto) { return true; });
+    if (by_window) return part.type == type;
+    return is_wide(type) && part.type == type && with_shape(part.cols, [](auto) { return true; });
 }
 
 int blocks_of(const Part& part, bool by_window) {

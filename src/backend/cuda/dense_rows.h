@@ -6,7 +6,7 @@
 
 namespace strata::cuda {
 
-// Whether launch_dense_rows() has all the parts; has_rows() must have each.
+// Whether launch_dense_rows() has all the parts.
 bool has_dense_rows(const Queue& queue, const Products& products);
 
 // Whether it reads `made` of the parts; else it rounds their x itself.

@@ -27,9 +27,10 @@ constexpr int kScaleBytes = 2;
 // Warps of a block: each has of every Shape::lanes units one quad.
 template <typename Shape>
 constexpr int kWarpsOf = Shape::lanes / kQuad;
-// Blocks of a multiprocessor, which registers are enough for: codes of four bits take half of them.
+// Blocks of a multiprocessor, which registers are enough for: codes of few bits take fewer.
 template <quant::Type kType, typename Shape>
-constexpr int kBlocksOf = (kWarpsOf<Shape> == 4 ? 3 : 1) + (kType == quant::Type::q4_0 ? 1 : 0);
+constexpr int kBlocksOf = kWarpsOf<Shape> == 4 ? (kType == quant::Type::q8_0 ? 3 : 4)
+                                               : (kType == quant::Type::q4_0 ? 2 : 1);
 
 // Whether there is unit `u` of the lanes of a quad, whose first lane has unit `quad`.
 template <typename Shape>
@@ -94,7 +95,14 @@ struct PartTile {
     }
 };
 
-// The codes of one unit of a weight row, of which tensor cores get kTimes each.
+// Where a lane's first unit of a weight row is.
+struct Lane {
+    const std::byte* codes;  // its first 16 bytes
+    int unit;
+    int units;  // of the row
+};
+
+// The codes of the unit `further` of a lane's first one, of which tensor cores get kTimes each.
 template <quant::Type kType>
 struct LaneCodes;
 
@@ -103,9 +111,9 @@ struct LaneCodes<quant::Type::q8_0> {
     static constexpr int kTimes = 1;
     uint4 halves[2];
 
-    __device__ void load(const std::byte* plane, int units) {
-        halves[0] = load_early<uint4>(plane);
-        halves[1] = load_early<uint4>(plane + units * 16);
+    __device__ void load(const Lane& lane, int further) {
+        halves[0] = load_early<uint4>(lane.codes + further * 16);
+        halves[1] = load_early<uint4>(lane.codes + (lane.units + further) * 16);
     }
     __device__ uint4 half(int i) const { return halves[i]; }
 };
@@ -116,12 +124,36 @@ struct LaneCodes<quant::Type::q4_0> {
     static constexpr int kTimes = 16;
     uint4 nibbles;
 
-    __device__ void load(const std::byte* plane, int) { nibbles = load_early<uint4>(plane); }
+    __device__ void load(const Lane& lane, int further) {
+        nibbles = load_early<uint4>(lane.codes + further * 16);
+    }
     __device__ uint4 half(int i) const {
         const auto codes = [i](unsigned word) {
             return ((i == 0 ? word << 4 : word) & 0xf0f0f0f0u) ^ 0x80808080u;
         };
         return {codes(nibbles.x), codes(nibbles.y), codes(nibbles.z), codes(nibbles.w)};
+    }
+};
+
+// The same with five bits, whose upper ones are those of a word.
+template <>
+struct LaneCodes<quant::Type::q5_0> {
+    static constexpr int kTimes = 8;
+    uint4 nibbles;
+    unsigned upper;
+
+    __device__ void load(const Lane& lane, int further) {
+        const std::byte* bits = lane.codes + lane.units * 16 - lane.unit * 12;
+        nibbles = load_early<uint4>(lane.codes + further * 16);
+        upper = load_early<unsigned>(bits + further * 4);
+    }
+    __device__ uint4 half(int i) const {
+        const auto codes = [&](unsigned word, int four) {
+            const auto bits = static_cast<unsigned>(spread_bits(upper >> (16 * i + 4 * four), 7));
+            const unsigned low = (i == 0 ? word << 3 : word >> 1) & 0x78787878u;
+            return (low | bits) ^ 0x80808080u;
+        };
+        return {codes(nibbles.x, 0), codes(nibbles.y, 1), codes(nibbles.z, 2), codes(nibbles.w, 3)};
     }
 };
 
@@ -139,7 +171,8 @@ struct WindowWeights {
             return tile.part.weight + std::int64_t{row} * (Shape::units * kUnitBytes);
         };
         const int quad = quad_of_warp();
-        const std::byte* row = row_at(column_of_lane()) + (quad + quarter_of_lane()) * 16;
+        const int unit = quad + quarter_of_lane();
+        const Lane lane{row_at(column_of_lane()) + unit * 16, unit, Shape::units};
         const int scale_at =
             Shape::units * (kUnitBytes - kScaleBytes) + (quad + unit_of_lane()) * kScaleBytes;
         const std::byte* scale = row_at(2 * quarter_of_lane()) + scale_at;
@@ -147,7 +180,7 @@ struct WindowWeights {
 #pragma unroll
         for (int u = 0; u < Shape::held; ++u) {
             if (!has_unit<Shape>(u, quad)) break;
-            codes[u].load(row + u * Shape::lanes * 16, Shape::units);
+            codes[u].load(lane, u * Shape::lanes);
             scales[u][0] = load_early<unsigned>(scale + u * Shape::lanes * kScaleBytes);
             scales[u][1] = load_early<unsigned>(next + u * Shape::lanes * kScaleBytes);
         }
@@ -314,7 +347,9 @@ bool with_shape(int cols, Use use) {
 
 bool has_dense_window(const Queue& queue, int x_rows, int cols, quant::Type type) {
     if (!queue.has_tensor_cores()) return false;
-    if (type != quant::Type::q8_0 && type != quant::Type::q4_0) return false;
+    if (type != quant::Type::q8_0 && type != quant::Type::q4_0 && type != quant::Type::q5_0) {
+        return false;
+    }
     if (x_rows < kRowsLeast || x_rows > kSetsMost * kWindow) return false;
     return with_shape(cols, [&](auto shape) {
         return bytes_of<decltype(shape)>(x_rows) <= queue.shared_bytes_max();
@@ -337,8 +372,10 @@ void launch_dense_window(Queue& queue, const DenseArgs& args, int cols, quant::T
         using Shape = decltype(shape);
         if (type == quant::Type::q8_0) {
             launch_shape<quant::Type::q8_0, Shape>(queue, args, values, tiles);
-        } else {
+        } else if (type == quant::Type::q4_0) {
             launch_shape<quant::Type::q4_0, Shape>(queue, args, values, tiles);
+        } else {
+            launch_shape<quant::Type::q5_0, Shape>(queue, args, values, tiles);
         }
         return true;
     });

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "backend/cuda/codebooks.cuh"
+#include "backend/cuda/dense_rows.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/row_products.cuh"
 #include "backend/cuda/rows.h"
@@ -109,16 +110,17 @@ void run_products(Queue& queue, Products& products) {
     Products others = products;
     others.parts = 0;
     for (int i = 0; i < products.parts; ++i) {
-        const Part& part = products.part[i];
-        Products& to = has_rows(part) ? rows : others;
-        if (part.made != nullptr) others.made[part.form] = part.made;
-        to.part[to.parts++] = part;
-    }
-    for (int i = 0; i < rows.parts; ++i) {
-        Part& part = rows.part[i];
+        Part& part = products.part[i];
         part.x = products.x;
         part.x_rows = products.x_rows;
         part.members_most = products.x_rows;
+    }
+    const bool dense = has_dense_rows(queue, products);
+    for (int i = 0; i < products.parts; ++i) {
+        const Part& part = products.part[i];
+        Products& to = dense || has_rows(part) ? rows : others;
+        if (part.made != nullptr) others.made[part.form] = part.made;
+        to.part[to.parts++] = part;
     }
     if (rows.parts > 0) launch_rows(queue, rows);
     if (others.parts > 0) run_other_products(queue, others);

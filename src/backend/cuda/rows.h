@@ -9,7 +9,7 @@ namespace strata::cuda {
 // Whether launch_rows has the format of the part.
 bool has_rows(const Part& part);
 
-// Runs parts that has_rows() has all, each with its own x.
+// Runs parts that has_rows() has all, or has_dense_rows() together, each with its own x.
 void launch_rows(Queue& queue, Products& products);
 
 }  // namespace strata::cuda
