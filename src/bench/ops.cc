@@ -11,8 +11,9 @@ namespace bench {
 
 std::vector<OpFamily> op_families() {
     std::vector<OpFamily> all;
-    for (const auto& some : {stream_families(), ngram_families(), delta_families(),
-                             attention_families(), expert_families(), draw_families()}) {
+    for (const auto& some :
+         {stream_families(), ngram_families(), delta_families(), attention_families(),
+          expert_families(), draw_families(), draft_families()}) {
         all.insert(all.end(), some.begin(), some.end());
     }
     return all;

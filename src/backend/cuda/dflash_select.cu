@@ -87,6 +87,7 @@ __global__ void __launch_bounds__(kThreads) score_candidates(const __grid_consta
                                                                : args.anchor;
         const std::byte* from = args.predecessor.row(token);
         float sum = 0.0f;
+#pragma unroll 4
         for (std::int64_t m = lane; m < walk.hidden.cols; m += kWarp) {
             sum = __fmaf_rn(Stored::at(from, m) * hidden[m], to[m], sum);
         }

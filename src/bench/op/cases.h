@@ -35,6 +35,7 @@ std::vector<OpFamily> delta_families();
 std::vector<OpFamily> attention_families();
 std::vector<OpFamily> expert_families();
 std::vector<OpFamily> draw_families();
+std::vector<OpFamily> draft_families();
 
 // All of them.
 std::vector<OpFamily> op_families();
