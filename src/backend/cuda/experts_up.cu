@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/codebooks.cuh"
+#include "backend/cuda/iq3_book.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/row_products.cuh"
 #include "backend/cuda/staging.cuh"
@@ -23,9 +23,6 @@ constexpr int kSharedBlock = kWarps * kSharedHidden;  // likewise of its group
 constexpr int kRowLanes = 16;                         // that share a row of an expert
 constexpr int kTileMost = 4;                          // rows of x that the shared rows take at once
 constexpr int kIq3Bytes = 98;                         // of 256 columns
-
-// Each lane has a codebook of its own, whose banks no other one asks.
-constexpr int kBookBytes = codebook_bytes(quant::Type::iq3_xxs) * kWarp;
 
 // What both kinds of matrices have.
 struct Side {
@@ -79,107 +76,20 @@ __device__ __forceinline__ float hidden_value(float gate, float gate_factor, flo
     return silu(gate) * up;
 }
 
-// What of a block's shared memory is whose: codebook, hidden values, barriers, a row of x, rows.
-constexpr int kHiddenAt = kBookBytes;
+// What of a block's shared memory is whose: codebook, hidden values, barriers, a row of x and its
+// negative codes, rows.
+constexpr int kHiddenAt = kIq3BookBytes;
 constexpr int kBarriersAt = kHiddenAt + kTileMost * kBlockHidden * 4;
 constexpr int kXAt = kBarriersAt + 2 * kWarps * kStageAlign;
+__host__ __device__ constexpr int x_bytes(int units) {
+    return static_cast<int>(operand_bytes(kUnit, units * kUnit));
+}
+__host__ __device__ constexpr int stages_at(int units) {
+    return kXAt + x_bytes(units) + units * kUnit;
+}
 
 __device__ __forceinline__ float* hidden_of_block() {
     return reinterpret_cast<float*>(shared_bytes() + kHiddenAt);
-}
-
-// Shared memory by addresses that cost one addition.
-#ifdef __CUDACC__
-using SharedAt = unsigned;
-__device__ __forceinline__ SharedAt shared_at(const std::byte* at) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(at));
-}
-__device__ __forceinline__ unsigned load_word(SharedAt at) {
-    unsigned word;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at));
-    return word;
-}
-__device__ __forceinline__ std::uint16_t load_half(SharedAt at) {
-    std::uint16_t half;
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(at));
-    return half;
-}
-#else
-using SharedAt = const std::byte*;
-inline SharedAt shared_at(const std::byte* at) { return at; }
-inline unsigned load_word(SharedAt at) { return *reinterpret_cast<const unsigned*>(at); }
-inline std::uint16_t load_half(SharedAt at) { return *reinterpret_cast<const std::uint16_t*>(at); }
-#endif
-
-// Bytes of 255 or 0 by the highest bits of those bytes of `word` that kBytes names, each by its
-// number plus 8, which __byte_perm() would drop.
-template <unsigned kBytes>
-__device__ __forceinline__ unsigned spread_tops(unsigned word) {
-#ifdef __CUDACC__
-    unsigned bytes;
-    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(bytes) : "r"(word), "n"(kBytes));
-    return bytes;
-#else
-    return __byte_perm(word, 0, kBytes);
-#endif
-}
-
-// a * b + c, with no part of it as another instruction.
-template <unsigned kB>
-__device__ __forceinline__ unsigned multiply_add(unsigned a, unsigned c) {
-#ifdef __CUDACC__
-    unsigned sum;
-    asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "n"(kB), "r"(c));
-    return sum;
-#else
-    return a * kB + c;
-#endif
-}
-
-// The seven bits at bit kAt as the signs of eight values, of which an even number is negative:
-// bytes of 255 where one is. Products put each bit at the top of a byte.
-template <int kAt>
-__device__ __forceinline__ void sign_masks(unsigned word, unsigned& low, unsigned& high) {
-    const unsigned seven = word & 127u << kAt;
-    low = spread_tops<0xba98>(seven * (0x10204080u >> kAt));
-    const auto negative = static_cast<unsigned>(__popc(seven));
-    high = spread_tops<0x8ba9>(multiply_add<128>(negative, seven * (0x02040800u >> kAt)));
-}
-
-// Where the unit's parts of a row lie.
-struct UnitAt {
-    SharedAt numbers;
-    SharedAt rest;
-    SharedAt scale;
-};
-
-// sum + the part of one unit of a row.
-__device__ __forceinline__ float add_iq3(SharedAt book, const UnitAt& at, const unsigned (&x)[8],
-                                         float a, float sum) {
-    const unsigned numbers[2] = {load_word(at.numbers), load_word(at.numbers + 4)};
-    const unsigned rest = load_word(at.rest);
-    unsigned masks[8];
-    sign_masks<0>(rest, masks[0], masks[1]);
-    sign_masks<7>(rest, masks[2], masks[3]);
-    sign_masks<0>(rest >> 14, masks[4], masks[5]);
-    sign_masks<7>(rest >> 14, masks[6], masks[7]);
-    int inverted = kSumBits;
-    int masked = 0;
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        const unsigned number =
-            __byte_perm(numbers[i / 4], 0, 0x4440u + static_cast<unsigned>(i % 4));
-        const unsigned values = load_word(book + number * (kWarp * 4));
-        const auto own = static_cast<int>(x[i]);
-        // -value = ~value + 1
-        inverted = __dp4a(static_cast<int>(values ^ masks[i]), own, inverted);
-        masked = __dp4a(static_cast<int>(masks[i]), own, masked);
-    }
-    // The four highest bits are s: (16 + s) / 2 - 7.75 = (s + 1/2) / 2, all of it exact.
-    const float part =
-        __fmaf_rn(__uint_as_float((rest >> 9 & 0x00780000u) | 0x41800000u), 0.5f, -7.75f);
-    const float scale = half_to_float(load_half(at.scale)) * part;
-    return __fmaf_rn(float_of_sum(inverted - masked), scale * a, sum);
 }
 
 // Bytes of rows where they are brought to.
@@ -194,6 +104,22 @@ struct ExpertRows {
     float up_factor;
 };
 
+// Of a row of x in shared memory, behind which its negative codes lie.
+__device__ __forceinline__ SignedUnit signed_unit(const std::byte* x_at, int units, int unit) {
+    const auto* codes = reinterpret_cast<const uint4*>(x_at);
+    const auto* negative = reinterpret_cast<const uint4*>(x_at + x_bytes(units));
+    const uint4 four[4] = {codes[unit], codes[units + unit], negative[unit],
+                           negative[units + unit]};
+    SignedUnit x;
+    for (int i = 0; i < 2; ++i) {
+        x.codes[4 * i] = four[i].x, x.codes[4 * i + 1] = four[i].y;
+        x.codes[4 * i + 2] = four[i].z, x.codes[4 * i + 3] = four[i].w;
+        x.negative[4 * i] = four[2 + i].x, x.negative[4 * i + 1] = four[2 + i].y;
+        x.negative[4 * i + 2] = four[2 + i].z, x.negative[4 * i + 3] = four[2 + i].w;
+    }
+    return x;
+}
+
 // The warp's hidden values of one row of x: each half of its lanes has every other one.
 __device__ __forceinline__ void make_hidden(const ExpertRows& rows, int units, float* to) {
     constexpr int kPairs = kWarpHidden / 2;
@@ -201,16 +127,14 @@ __device__ __forceinline__ void make_hidden(const ExpertRows& rows, int units, f
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int own = lane % kRowLanes;
     const int half = lane / kRowLanes;
-    const SharedAt book = shared_at(shared_bytes() + lane * 4);
+    const SharedAt book = shared_at(shared_bytes());
     const std::byte* x_at = shared_bytes() + kXAt;
     const SharedAt at[2] = {shared_at(rows.gate + half * row_bytes),
                             shared_at(rows.up + half * row_bytes)};
     float sums[kPairs][2] = {};
 #pragma unroll 1
     for (int unit = own; unit < units; unit += kRowLanes) {
-        const uint4 low = reinterpret_cast<const uint4*>(x_at)[unit];
-        const uint4 high = reinterpret_cast<const uint4*>(x_at)[units + unit];
-        const unsigned x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        const SignedUnit x = signed_unit(x_at, units, unit);
         const float a = reinterpret_cast<const float*>(x_at)[8 * units + unit];
         const int numbers = unit * 8;
         const int rest = units * 8 + unit * 4;
@@ -239,25 +163,24 @@ __device__ __forceinline__ void make_hidden(const ExpertRows& rows, int units, f
                                       own == 0 ? sums[0][1] : sums[1][1], rows.up_factor);
 }
 
+__device__ __forceinline__ uint4 negated(const uint4& codes) {
+    return {__vsub4(0, codes.x), __vsub4(0, codes.y), __vsub4(0, codes.z), __vsub4(0, codes.w)};
+}
+
 // A block of one expert.
 __device__ __forceinline__ void run_routed(const Up& args, int block) {
     const Side& side = args.routed;
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
     const int row_bytes = side.units / 8 * kIq3Bytes;
     const int bytes = kWarpHidden * row_bytes;
-    std::byte* stages = shared_bytes() + kXAt + operand_bytes(kUnit, side.units * kUnit);
+    std::byte* stages = shared_bytes() + stages_at(side.units);
     auto* barriers =
         reinterpret_cast<std::uint64_t*>(shared_bytes() + kBarriersAt + 2 * warp * kStageAlign);
     Stage gate{.to = stages + 2 * warp * staged(bytes), .barrier = barriers};
     Stage up{.to = gate.to + staged(bytes), .barrier = barriers + 2};
     gate.prepare();
     up.prepare();
-    auto* book = reinterpret_cast<uint4*>(shared_bytes());
-#pragma unroll
-    for (int i = static_cast<int>(threadIdx.x); i < kBookBytes / 16; i += kThreads) {
-        const unsigned four = reinterpret_cast<const unsigned*>(&kIq3XxsTable)[i / (kWarp / 4)];
-        book[i] = {four, four, four, four};
-    }
+    fill_iq3_book(shared_bytes());
     follow_earlier_kernels();
     const int across = side.hidden / kBlockHidden;
     const int segment = block / across;
@@ -274,12 +197,14 @@ __device__ __forceinline__ void run_routed(const Up& args, int block) {
                           args.gate_factors == nullptr ? 1.0f : args.gate_factors[expert],
                           args.up_factors == nullptr ? 1.0f : args.up_factors[expert]};
     auto* x = reinterpret_cast<uint4*>(shared_bytes() + kXAt);
+    auto* negative = x + x_bytes(side.units) / 16;
 #pragma unroll 1
     for (int member = begin; member < end; ++member) {
         const auto* x_from = reinterpret_cast<const uint4*>(side.x_row(args.x_row[member]));
 #pragma unroll 1
-        for (int i = static_cast<int>(threadIdx.x); i < side.units * 40 / 16; i += kThreads) {
+        for (int i = static_cast<int>(threadIdx.x); i < x_bytes(side.units) / 16; i += kThreads) {
             x[i] = x_from[i];
+            if (i < side.units * kUnit / 16) negative[i] = negated(x_from[i]);
         }
         __syncthreads();
         if (member == begin) {
@@ -366,7 +291,7 @@ __global__ void __launch_bounds__(kThreads) up_kernel(const __grid_constant__ Up
 
 std::size_t block_bytes(std::int64_t cols) {
     const auto row_bytes = static_cast<int>(cols / 256 * kIq3Bytes);
-    return static_cast<std::size_t>(kXAt + operand_bytes(kUnit, cols) +
+    return static_cast<std::size_t>(stages_at(static_cast<int>(cols / kUnit)) +
                                     2 * kWarps * staged(kWarpHidden * row_bytes));
 }
 

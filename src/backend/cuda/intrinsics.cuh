@@ -146,4 +146,15 @@ __device__ float block_sum(float value, float* scratch) {
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
 
+// As __byte_perm(), for selectors whose nibbles are below 8: nothing is masked.
+__device__ inline unsigned pick_bytes(unsigned low, unsigned high, unsigned picks) {
+#ifdef __CUDACC__
+    unsigned bytes;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(picks));
+    return bytes;
+#else
+    return __byte_perm(low, high, picks);
+#endif
+}
+
 }  // namespace strata::cuda

@@ -9,17 +9,6 @@
 
 namespace strata::cuda {
 
-// As __byte_perm(), for selectors whose nibbles are below 8: nothing is masked.
-__device__ inline unsigned pick_bytes(unsigned low, unsigned high, unsigned picks) {
-#ifdef __CUDACC__
-    unsigned bytes;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(picks));
-    return bytes;
-#else
-    return __byte_perm(low, high, picks);
-#endif
-}
-
 // A unit: set() takes what load() brought; four() gives columns 4 i .. 4 i + 3 from what look() of
 // the same i found, which can be asked for early. One that is not set is zeros. set() and look()
 // get the table that fill() made in shared memory, kTableBytes long and aligned to 16; all threads
