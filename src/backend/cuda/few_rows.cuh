@@ -8,6 +8,7 @@
 
 #include "backend/cuda/block_units.cuh"
 #include "backend/cuda/codebooks.cuh"
+#include "backend/cuda/queue.h"
 #include "backend/cuda/row_products.cuh"
 #include "backend/cuda/staging.cuh"
 
@@ -18,7 +19,7 @@ namespace strata::cuda {
 
 // Shared memory that a block of the kernels with these products takes at most: what every device
 // has.
-inline constexpr int kFewRowsBytesMost = 65536;
+inline constexpr int kFewRowsBytesMost = 65536 - static_cast<int>(kReadTogether);
 
 // Copies `bytes` of the codebook to the block's shared memory: that of iq3_xxs, the only one of
 // these formats. All threads call it, and a barrier comes before they read.

@@ -22,11 +22,14 @@ struct Grid {
 };
 
 // A block may have more than this much shared memory only after its kernel was told so.
-inline constexpr std::size_t kSharedBytesUnasked = std::size_t{48} << 10;
+inline constexpr std::size_t kSharedBytesUnasked = (std::size_t{48} << 10) - kReadTogether;
+
+// Of that, what kernels have beside what they are launched with.
+inline constexpr std::size_t kSharedBytesFixed = std::size_t{16} << 10;
 
 // The most that a block may have on every card since 8.0, of which 8.6, 8.9 and 12.0 have least:
 // for kernels that have no other way.
-inline constexpr std::size_t kSharedBytesEverywhere = std::size_t{99} << 10;
+inline constexpr std::size_t kSharedBytesEverywhere = (std::size_t{99} << 10) - kReadTogether;
 
 // Submits kernel(args...), unless the queue has failed.
 template <typename... Params, typename... Args>
@@ -34,9 +37,10 @@ void launch(device::Queue& queue, const Grid& grid, void (*kernel)(Params...), A
     auto& own = static_cast<Queue&>(queue);
     own.pace();
     if (own.failed()) return;
-    if (grid.shared_bytes > kSharedBytesUnasked) {
+    const std::size_t shared_bytes = grid.shared_bytes == 0 ? 0 : grid.shared_bytes + kReadTogether;
+    if (shared_bytes + kSharedBytesFixed > kSharedBytesUnasked) {
         own.note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      static_cast<int>(grid.shared_bytes)));
+                                      static_cast<int>(shared_bytes)));
     }
     cudaLaunchAttribute attribute;
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -44,7 +48,7 @@ void launch(device::Queue& queue, const Grid& grid, void (*kernel)(Params...), A
     cudaLaunchConfig_t config{};
     config.gridDim = grid.blocks;
     config.blockDim = dim3(grid.threads);
-    config.dynamicSmemBytes = grid.shared_bytes;
+    config.dynamicSmemBytes = shared_bytes;
     config.stream = own.stream();
     config.attrs = &attribute;
     config.numAttrs = grid.dependent && own.overlaps_kernels() ? 1 : 0;

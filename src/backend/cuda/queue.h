@@ -81,6 +81,10 @@ class Arena {
     std::uint64_t generation_ = 0;
 };
 
+// Bytes of shared memory that a block has beyond what it asked for: the compiler reads up to four
+// words of a loop together, past the last one, and uses none of those.
+inline constexpr std::size_t kReadTogether = 16;
+
 // A failed call is noted, since ops have no way to tell; after one nothing more is submitted.
 class Queue final : public device::Queue {
   public:
@@ -111,7 +115,9 @@ class Queue final : public device::Queue {
     cudaStream_t stream() const { return stream_; }
     int multiprocessors() const { return multiprocessors_; }
     // The most that a block may have.
-    std::size_t shared_bytes_max() const { return static_cast<std::size_t>(shared_bytes_max_); }
+    std::size_t shared_bytes_max() const {
+        return static_cast<std::size_t>(shared_bytes_max_) - kReadTogether;
+    }
     // Whether a kernel can begin before the one before it has ended.
     bool overlaps_kernels() const { return overlaps_kernels_; }
     // Whether there are tensor cores for BF16.

@@ -133,8 +133,6 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 constexpr int kMergeThreads = 256;
-// Factors that the compiler may read together, past the last.
-constexpr int kMergeTogether = 4;
 
 // attended of one head of one row: block (head, row).
 __global__ void __launch_bounds__(kMergeThreads)
@@ -158,7 +156,7 @@ __global__ void __launch_bounds__(kMergeThreads)
     for (int c = static_cast<int>(threadIdx.x); c < d; c += kMergeThreads) {
         float all = 0.0f;
         float sum = 0.0f;
-#pragma unroll kMergeTogether
+#pragma unroll 4
         for (int i = 0; i < pieces; ++i) {
             const std::int64_t at = partial.at(blockIdx.y, i, h);
             all = __fmaf_rn(factors[i], partial.sum[at], all);
@@ -195,11 +193,9 @@ void attend(Queue& queue, const SparseRows& rows, std::int64_t first, std::int64
                              partial);
         }
     });
-    const std::size_t bytes =
-        (static_cast<std::size_t>(partial.pieces) + kMergeTogether - 1) * sizeof(float);
     launch_dependent(queue,
                      {dim3(static_cast<unsigned>(shape.heads), static_cast<unsigned>(count)),
-                      kMergeThreads, bytes},
+                      kMergeThreads, static_cast<std::size_t>(partial.pieces) * sizeof(float)},
                      merge_pieces, rows, first, partial);
 }
 
