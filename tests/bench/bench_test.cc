@@ -130,7 +130,7 @@ TEST(Ops, are_timed_beside_the_bytes_that_they_move) {
     request.repeats = 1;
     request.small = true;
     const OpBench all = bench_ops(request).value();
-    EXPECT_EQ(all.ops.size(), 26u);
+    EXPECT_EQ(all.ops.size(), 46u);
     request.threads = 1;
     request.filter = "stream_read";
     const OpBench one = bench_ops(request).value();
