@@ -24,9 +24,7 @@ void StepMemory::lay_out(const Config& config, std::int64_t rows_max, std::int64
     told_pass = pieces.take<ToldPass>(1);
     told_chain = pieces.take<ToldChain>(1);
     picked = pieces.vector<op::Picked>(kMtpChainMax);
-    best = pieces.matrix<op::Candidate>(kWindowRowsMax, op::kCandidatesMax);
-    mass = pieces.vector<float>(kWindowRowsMax);
-    temperature = pieces.take<float>(1);
+    best = pieces.matrix<op::Candidate>(1, 1);
     drawn = pieces.matrix<op::Drawn>(kWindowRowsMax, 1 + op::kDrawnMax);
     static_assert(sizeof(op::DrawRule) % device::kBufferAlignment == 0);
     draw_rule = pieces.take<op::DrawRule>(1);

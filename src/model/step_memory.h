@@ -45,9 +45,7 @@ struct StepMemory {
     ToldPass* told_pass = nullptr;      // recorded work reads its tokens here, other work in `work`
     ToldChain* told_chain = nullptr;    // the chain is here where it is not recorded too
     VectorView<op::Picked> picked;      // [kMtpChainMax]
-    MatrixView<op::Candidate> best;     // [kWindowRowsMax, kCandidatesMax]
-    VectorView<float> mass;             // [kWindowRowsMax]
-    float* temperature = nullptr;       // of the mass
+    MatrixView<op::Candidate> best;     // [1, 1], of the last guess of a chain
     MatrixView<op::Drawn> drawn;        // [kWindowRowsMax, 1 + kDrawnMax]
     op::DrawRule* draw_rule = nullptr;  // and right after it
     op::Penalized* penalized = nullptr;  // [kPenalizedMax]

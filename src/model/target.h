@@ -23,16 +23,12 @@ namespace strata::model {
 
 enum class LogitRows : std::uint8_t { none, last, all };
 
-// What a device picks from a row of logits: the largest, or that and a list of the largest, or what
-// op::Draw says.
-enum class Picks : std::uint8_t { none, largest, list, draw };
+// What a device picks from a row of logits: the largest, or what op::Draw says.
+enum class Picks : std::uint8_t { none, largest, draw };
 
 // What it picked. Without a confidence the logits tell more.
 struct RowPick {
     op::Picked largest;
-    std::span<const op::Candidate> best;  // kCandidatesMax of them, or none
-    // As op::Pick has it, of a list for a temperature; NaN: not known.
-    float mass = std::numeric_limits<float>::quiet_NaN();
     std::span<const op::Drawn> drawn;  // 1 + kDrawnMax of them, or none
 };
 
@@ -79,7 +75,6 @@ struct StepRequest {
     LogitRows logits = LogitRows::last;
     // Logits of a window may stay where a device picks from them: the result says what it picked.
     Picks picks = Picks::none;
-    float temperature = 0;         // of the mass that a list comes with; 0: with none
     const Draws* draws = nullptr;  // for draws
     // Takes the logits as they are made, some rows at a time; the result then has none. All rows
     // of a long chunk are more memory than its state. Its error is the step's.
@@ -122,14 +117,12 @@ struct MtpChoice {
                                        std::span<const std::int32_t> tokens,
                                        std::span<const std::int32_t> chain)>
         pick;
-    // The same from the largest logits alone, where a device picks them; nothing where those do not
-    // tell. Without it `pick` is asked each time.
+    // The same from what a device drew; nothing where that does not tell, and `pick` is asked.
     std::function<Result<std::optional<std::int32_t>>(const RowPick& picked,
                                                       std::span<const std::int32_t> chain)>
         pick_of;
-    float temperature = 0;  // as StepRequest's, of the list that it is asked of
-    // What op::Draw is told of the guess after these; then `pick_of` is asked of what that drew.
-    // Null: `pick` is. Without it `pick_of` is asked of a list.
+    // What op::Draw is told of the guess after these, for `pick_of`. Null, or without it: `pick` is
+    // asked.
     std::function<const Draws*(std::span<const std::int32_t> chain)> draws;
     // Whether a further guess is wanted after these.
     std::function<bool(std::span<const std::int32_t> chain, std::span<const float> confidence)>
@@ -263,18 +256,13 @@ class Target {
                    std::span<const std::int32_t> tokens);
     bool is_recorded(const StepRequest& request) const;
     Status run_recorded(Sequence& sequence, const StepRequest& request);
-    void take_picks(std::int64_t rows, const StepRequest& request);
+    void take_picks(std::int64_t rows);
     void submit_draw(MatrixView<const float> logits, VectorView<const std::int64_t> token_of_row,
                      int filters);
     void take_draws(std::int64_t rows);
     // What was drawn of each row, to drawn_.
     void take_drawn(std::int64_t rows);
-    // What op::Pick finds there from now on.
-    void tell_temperature(float temperature);
     void tell_draws(const Draws& draws);
-    void add_list(op::Pick& pick, std::int64_t rows, bool weighed) const;
-    // The list of each row, and its mass or NaN, to best_ and mass_.
-    void take_lists(std::int64_t rows, bool weighed);
     void submit_step(Sequence& sequence, const StepRequest& request, std::int64_t bound);
     void commit_state(Sequence& sequence, std::int64_t rows);
     void take_feature(MatrixView<const float> mean, std::int64_t index, std::int64_t layers);
@@ -314,11 +302,9 @@ class Target {
         MtpCells cells;              // that are run before it, of residuals that wait
         std::int32_t next = 0;       // the token that its next guess follows
         op::Weight head;
-        bool drawn = false;    // by the caller, from logits
-        bool listed = false;   // or from the largest of them
-        bool weighed = false;  // and their mass
-        bool told = false;     // or from what a device drew
-        int filters = 0;       // of that
+        bool drawn = false;  // by the caller, from logits
+        bool told = false;   // or from what a device drew
+        int filters = 0;     // of that
     };
     MtpChain make_chain(Sequence& sequence, std::int32_t anchor, const MtpChoice& choice);
     // What comes before the first guess.
@@ -342,8 +328,8 @@ class Target {
     void take_guess_logits(std::int64_t rows);
     // Lets the choice draw the last guess. Error: that of its function.
     Status draw_guess(const MtpDraft& draft, const MtpChain& chain, const MtpChoice& choice);
-    // From its list, or what was drawn; false: that does not tell.
-    Result<bool> draw_listed(const MtpDraft& draft, const MtpChain& chain, const MtpChoice& choice);
+    // From what was drawn; false: that does not tell.
+    Result<bool> draw_told(const MtpDraft& draft, const MtpChoice& choice);
 
     gguf::File file_;
     std::optional<gguf::File> mtp_file_;
@@ -363,12 +349,10 @@ class Target {
     std::vector<std::int64_t> key_;      // of recorded work
     std::vector<float> logits_;          // its memory, of a window's rows, is pinned
     std::span<std::byte> pinned_;
-    std::vector<op::Picked> picked_;   // of the rows or guesses that were computed last
-    std::vector<op::Candidate> best_;  // [rows, kCandidatesMax]
-    std::vector<float> mass_;          // [rows]
-    std::vector<op::Drawn> drawn_;     // [rows, 1 + kDrawnMax]
-    std::vector<std::byte> told_;      // of draws
-    float temperature_ = 0;            // that was told last
+    std::vector<op::Picked> picked_;  // of the rows or guesses that were computed last
+    op::Candidate best_;              // of the last guess that was drawn
+    std::vector<op::Drawn> drawn_;    // [rows, 1 + kDrawnMax]
+    std::vector<std::byte> told_;     // of draws
     std::vector<RowPick> row_picks_;
     std::int64_t logits_on_device_ = 0;  // rows of logits that fetch_logits can get
     std::vector<float> features_;

@@ -145,7 +145,7 @@ Result<MtpDraft> Target::draft(Sequence& sequence, std::int32_t anchor, std::int
         const std::int64_t count = std::min(guesses - draft.computed, at_once);
         tell_guess(draft, chain, choice);
         run_chain(sequence, chain, draft.computed, count);
-        const bool whole = (choice.pick && !chain.listed) || choice.keep_logits;
+        const bool whole = (choice.pick && !chain.told) || choice.keep_logits;
         if (whole) take_guess_logits(chain.head.rows);
         draft.computed += count;
         STRATA_TRY(status());
@@ -179,10 +179,7 @@ Target::MtpChain Target::make_chain(Sequence& sequence, std::int32_t anchor,
                    .cells = {},
                    .next = anchor,
                    .head = weights_.mtp->head,
-                   .drawn = static_cast<bool>(choice.pick),
-                   .listed = choice.pick_of && queue_->records() && !choice.keep_logits,
-                   .weighed = choice.temperature > 0};
-    if (chain.listed && chain.weighed) tell_temperature(choice.temperature);
+                   .drawn = static_cast<bool>(choice.pick)};
     if (together && cells > 0) {
         chain.cells = {chain.first - cells, cells, 0, {at_.told_chain->cell_tokens.data(), cells}};
         chain.raw = mtp.attention.raw_next;
@@ -231,10 +228,9 @@ void Target::run_recorded_chain(Sequence& sequence, const MtpChain& chain, std::
     tell_chain(sequence, chain, first);
     const std::int64_t bound = bound_of(first + count, sequence.context());
     key_ = {static_cast<std::int64_t>(Recorded::mtp_chain), count, bound, chain.head.rows,
-            chain.told     ? 4 + chain.filters
-            : chain.listed ? 2 + chain.weighed
-            : chain.drawn  ? 1
-                           : 0};
+            chain.told    ? 2 + chain.filters
+            : chain.drawn ? 1
+                          : 0};
     if (done == 0) {
         key_.push_back(chain.cells.count);
         sequence.mark_mtp(key_);
@@ -266,14 +262,12 @@ void Target::run_chain(Sequence& sequence, const MtpChain& chain, std::int64_t d
         sequence.mtp_.waiting_rows = 1;
     }
     picked_.resize(static_cast<std::size_t>(count));
-    if (chain.drawn && !chain.listed) return;
+    if (chain.drawn && !chain.told) return;
     device_->download(*queue_, std::as_writable_bytes(std::span(picked_)),
                       reinterpret_cast<const std::byte*>(at_.picked.data));
-    if (!chain.listed) return;
-    if (!chain.told) return take_lists(1, chain.weighed);
+    if (!chain.told) return;
     take_drawn(1);
-    best_.resize(1);
-    device_->download(*queue_, std::as_writable_bytes(std::span(best_)),
+    device_->download(*queue_, std::as_writable_bytes(std::span(&best_, 1)),
                       reinterpret_cast<const std::byte*>(at_.best.data));
 }
 
@@ -291,17 +285,13 @@ void Target::submit_chain(const MtpChain& chain, Forward::Start start, std::int6
         pass.experts(weights.layer);
         pass.mix(weights.mixer);
         pass.head(0, chain.head, logits);
-        if (chain.drawn && !chain.listed) continue;
+        if (chain.drawn && !chain.told) continue;
         op::Pick pick;
         pick.logits = logits;
         pick.token_of_row = weights.token_of_row_on_device;
         pick.picked = {at_.picked.data + i, 1};
         pick.tokens = {chain_tokens + i + 1, 1};
-        if (chain.told) {
-            pick.best = {at_.best.data, 1, 1};
-        } else if (chain.listed) {
-            add_list(pick, 1, chain.weighed);
-        }
+        if (chain.told) pick.best = at_.best;
         ops_.pick(pick, *queue_);
         if (chain.told) submit_draw(logits, pick.token_of_row, chain.filters);
         // Where the next one stands: read from memory, or known.
@@ -317,7 +307,7 @@ void Target::tell_guess(const MtpDraft& draft, MtpChain& chain, const MtpChoice&
     if (!choice.draws || !chain.drawn) return;
     const bool can = queue_->records() && !choice.keep_logits;
     const Draws* draws = can ? choice.draws(draft.path) : nullptr;
-    chain.listed = chain.told = draws != nullptr;
+    chain.told = draws != nullptr;
     if (draws == nullptr) return;
     chain.filters = draws->filters();
     tell_draws(*draws);
@@ -330,33 +320,21 @@ void Target::take_guess_logits(std::int64_t rows) {
                       reinterpret_cast<const std::byte*>(at_.logits.data));
 }
 
-Result<bool> Target::draw_listed(const MtpDraft& draft, const MtpChain& chain,
-                                 const MtpChoice& choice) {
+Result<bool> Target::draw_told(const MtpDraft& draft, const MtpChoice& choice) {
     const op::Picked& largest = picked_.back();
-    if (std::isnan(largest.confidence) || (chain.told && drawn_.front().token < 0)) return false;
-    RowPick row{largest, {}};
-    if (chain.told) {
-        row.drawn = drawn_;
-    } else {
-        row.best = best_;
-        row.mass = mass_.front();
-    }
-    STRATA_ASSIGN(const std::optional<std::int32_t> token, choice.pick_of(row, draft.path));
+    if (std::isnan(largest.confidence) || drawn_.front().token < 0) return false;
+    STRATA_ASSIGN(const std::optional<std::int32_t> token,
+                  choice.pick_of({largest, drawn_}, draft.path));
     if (!token) return false;
-    const auto logit_in = [&](const auto& listed) {
-        const auto drawn = std::ranges::find_if(
-            listed, [&](const auto& candidate) { return candidate.token == *token; });
-        STRATA_CHECK(drawn != listed.end());
-        return drawn->logit;
-    };
-    const float below = (chain.told ? logit_in(drawn_) : logit_in(best_)) - best_.front().logit;
-    picked_.back() = {*token, largest.confidence * std::exp(below)};
+    const auto drawn = std::ranges::find(drawn_, *token, &op::Drawn::token);
+    STRATA_CHECK(drawn != drawn_.end());
+    picked_.back() = {*token, largest.confidence * std::exp(drawn->logit - best_.logit)};
     return true;
 }
 
 Status Target::draw_guess(const MtpDraft& draft, const MtpChain& chain, const MtpChoice& choice) {
-    if (chain.listed) {
-        STRATA_ASSIGN(const bool told, draw_listed(draft, chain, choice));
+    if (chain.told) {
+        STRATA_ASSIGN(const bool told, draw_told(draft, choice));
         if (told) return Ok{};
         take_guess_logits(chain.head.rows);
     }

@@ -53,13 +53,11 @@ void Target::submit_step(Sequence& sequence, const StepRequest& request, std::in
     op::Pick pick;
     pick.logits = logits;
     pick.picked = {at_.picked.data, logits.rows};
-    if (request.picks == Picks::list) add_list(pick, logits.rows, request.temperature > 0);
     ops_.pick(pick, *queue_);
 }
 
 Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
-    if (request.temperature > 0) tell_temperature(request.temperature);
     if (request.picks == Picks::draw) tell_draws(*request.draws);
     STRATA_TRY(bring_ngram_rows());
     const std::int64_t bound = bound_of(sequence.length() + rows, sequence.context());
@@ -70,9 +68,7 @@ Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
             static_cast<std::int64_t>(request.logits),
             is_mixed(sequence, request) ? 1 : 0,
             static_cast<std::int64_t>(request.picks),
-            request.picks == Picks::draw ? request.draws->filters()
-            : request.temperature > 0    ? 1
-                                         : 0,
+            request.picks == Picks::draw ? request.draws->filters() : 0,
             static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(place.data))};
     key_.insert(key_.end(), request.feature_layers.begin(), request.feature_layers.end());
     sequence.mark_trunk(key_);
@@ -93,20 +89,13 @@ Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
         return Ok{};
     }
     if (request.picks != Picks::none) {
-        take_picks(wanted, request);
+        take_picks(wanted);
         return Ok{};
     }
     logits_.resize(static_cast<std::size_t>(wanted * config_.vocabulary));
     device_->download(*queue_, std::as_writable_bytes(std::span(logits_)),
                       reinterpret_cast<const std::byte*>(at_.logits.data));
     return Ok{};
-}
-
-void Target::tell_temperature(float temperature) {
-    if (temperature == temperature_) return;
-    temperature_ = temperature;
-    device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.temperature),
-                    std::as_bytes(std::span(&temperature, 1)));
 }
 
 void Target::tell_draws(const Draws& draws) {
@@ -131,39 +120,13 @@ void Target::submit_draw(MatrixView<const float> logits,
               *queue_);
 }
 
-void Target::add_list(op::Pick& pick, std::int64_t rows, bool weighed) const {
-    pick.best = at_.best.first_rows(rows);
-    if (!weighed) return;
-    pick.mass = {at_.mass.data, rows};
-    pick.temperature = at_.temperature;
-}
-
-void Target::take_lists(std::int64_t rows, bool weighed) {
-    best_.resize(static_cast<std::size_t>(rows * op::kCandidatesMax));
-    device_->download(*queue_, std::as_writable_bytes(std::span(best_)),
-                      reinterpret_cast<const std::byte*>(at_.best.data));
-    mass_.assign(static_cast<std::size_t>(rows), std::numeric_limits<float>::quiet_NaN());
-    if (!weighed) return;
-    device_->download(*queue_, std::as_writable_bytes(std::span(mass_)),
-                      reinterpret_cast<const std::byte*>(at_.mass.data));
-}
-
-void Target::take_picks(std::int64_t rows, const StepRequest& request) {
+void Target::take_picks(std::int64_t rows) {
     logits_.clear();
     logits_on_device_ = rows;
     picked_.resize(static_cast<std::size_t>(rows));
     device_->download(*queue_, std::as_writable_bytes(std::span(picked_)),
                       reinterpret_cast<const std::byte*>(at_.picked.data));
-    const bool list = request.picks == Picks::list;
-    if (list) take_lists(rows, request.temperature > 0);
-    for (std::size_t t = 0; t < picked_.size(); ++t) {
-        RowPick row{picked_[t], {}};
-        if (list) {
-            row.best = std::span(best_).subspan(t * op::kCandidatesMax, op::kCandidatesMax);
-            row.mass = mass_[t];
-        }
-        row_picks_.push_back(row);
-    }
+    for (const op::Picked& largest : picked_) row_picks_.push_back({largest, {}});
 }
 
 void Target::take_drawn(std::int64_t rows) {
@@ -181,10 +144,8 @@ void Target::take_draws(std::int64_t rows) {
         const auto drawn = std::span(drawn_).subspan(t * kListed, kListed);
         // No confidence is known: a number says that something was drawn.
         const bool told = drawn[0].token >= 0;
-        RowPick row{{told ? drawn[0].token : 0, told ? 1 : std::numeric_limits<float>::quiet_NaN()},
-                    {}};
-        row.drawn = drawn;
-        row_picks_.push_back(row);
+        const float confidence = told ? 1 : std::numeric_limits<float>::quiet_NaN();
+        row_picks_.push_back({{told ? drawn[0].token : 0, confidence}, drawn});
     }
 }
 

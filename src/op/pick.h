@@ -28,25 +28,19 @@ inline constexpr int kCandidatesMax = 64;
 //   best[t] = logit and token(r) of the K largest finite logits of the row, largest first, of equal
 //   ones the lower r; where there are fewer, token -1 and logit 0
 //
-//   mass[t] = sum over r of exp((logits[t, r] - logits[t, r*]) / temperature)
-//
-// Confidence and mass are NaN where a logit of the row is NaN or the largest is not finite, and
-// nowhere else.
+// Confidence is NaN where a logit of the row is NaN or the largest is not finite, and nowhere else.
 //
 // Shapes    logits [T, N], N at least 1; token_of_row N; picked T; tokens T, where given, gets the
-//           tokens alone; best [T, K], where given, K at most kCandidatesMax; mass T, where given;
-//           temperature, above 0, stands where the op finds it when it runs.
-// Effects   Writes picked, tokens, best and mass.
-// Numerics  Tokens and logits are exact; confidence and mass Tolerance::projection. Row t is
-//           bit-identical whatever T is.
+//           tokens alone; best [T, K], where given, K at most kCandidatesMax.
+// Effects   Writes picked, tokens and best.
+// Numerics  Tokens and logits are exact; confidence Tolerance::projection. Row t is bit-identical
+//           whatever T is.
 struct Pick {
     MatrixView<const float> logits;
     VectorView<const std::int64_t> token_of_row;
     VectorView<Picked> picked;
     VectorView<std::int32_t> tokens;
     MatrixView<Candidate> best;
-    VectorView<float> mass;
-    const float* temperature = nullptr;
 };
 
 }  // namespace strata::op

@@ -28,12 +28,8 @@ class Draw {
     virtual Result<std::int32_t> draw_among(std::span<const std::int32_t> tokens,
                                             std::span<const float> logits,
                                             std::span<const std::int32_t> before) = 0;
-    // What a device is to pick of logits for draw_of(); none: it cannot tell.
-    virtual model::Picks picks() const { return model::Picks::none; }
-    // Of the mass that it is to come with (model::StepRequest); 0: with none.
-    virtual float mass_temperature() const { return 0; }
-    // What a device that draws is told for draw_of() after `before`, until the next call; null: a
-    // list does as well, or all logits are wanted.
+    // What a device that draws is told for draw_of() after `before`, until the next call; null: all
+    // logits are wanted.
     virtual const model::Draws* draws(std::span<const std::int32_t>) { return nullptr; }
     // What a device that draws a chain of up to `count` guesses after `before` is told, in the way
     // of op::DflashSelect, until the next call; null: of each the largest logit is the guess.

@@ -16,15 +16,10 @@ Result<Guesses> MtpDrafter::guess(const GuessRequest& request) {
                                   : request.draw->draw_among(tokens, logits, before.by(chain));
         };
     }
-    const bool draws = request.draw != nullptr && request.draw->draws(request.text) != nullptr;
-    if (draws) {
+    if (request.draw != nullptr && request.draw->draws(request.text) != nullptr) {
         choice.draws = [&](std::span<const std::int32_t> chain) {
             return request.draw->draws(before.by(chain));
         };
-    } else if (request.draw != nullptr) {
-        choice.temperature = request.draw->mass_temperature();
-    }
-    if (draws || (request.draw != nullptr && request.draw->picks() == model::Picks::list)) {
         choice.pick_of = [&](const model::RowPick& picked, std::span<const std::int32_t> chain) {
             return request.draw->draw_of(picked, before.by(chain));
         };

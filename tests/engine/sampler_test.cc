@@ -283,10 +283,8 @@ TEST(Sampler, from_a_devices_draws_takes_what_it_takes_from_all) {
                 }
                 if (t > 0) text.push_back(window[static_cast<std::size_t>(t)]);
                 const auto drawn = drawn_of(*request.draws, logits, t, random);
-                model::RowPick row{{drawn[0].token, 1}, {}};
-                row.drawn = drawn;
                 const std::int64_t position = std::ssize(text);
-                const auto got = sampler.pick_of(row, position);
+                const auto got = sampler.pick_of({{drawn[0].token, 1}, drawn}, position);
                 if (!got) continue;
                 ++told;
                 EXPECT_EQ(*got, pick(samplings[s], logits, position, text)) << s << ' ' << n;
@@ -303,7 +301,7 @@ TEST(Sampler, takes_the_largest_that_a_device_picked) {
     sampler.ask(text, std::span(text).last(1), request);
     EXPECT_EQ(request.picks, model::Picks::largest);
     EXPECT_EQ(sampler.draws(text), nullptr);
-    EXPECT_EQ(sampler.pick_of({.largest = {17, 1}, .best = {}, .drawn = {}}, 2), 17);
+    EXPECT_EQ(sampler.pick_of({{17, 1}, {}}, 2), 17);
 }
 
 TEST(Sampler, penalties_of_more_tokens_than_a_device_holds_want_all_logits) {

@@ -20,18 +20,13 @@ struct PickOutput {
     std::vector<float> confidence;
     std::vector<std::int32_t> best_tokens;
     std::vector<float> best_logits;
-    std::vector<float> mass;
 };
-
-// Of some length, of which every one is met; of the odd ones with a mass.
-constexpr float temperature_of(std::int64_t width) { return width % 3 == 0 ? 0.6f : 1.7f; }
 
 void expect_same_output(const std::string& what, const PickOutput& got, const PickOutput& want) {
     expect_equal(what + ", tokens", got.tokens, want.tokens);
     expect_same_bits(what + ", confidence", got.confidence, want.confidence);
     expect_equal(what + ", best", got.best_tokens, want.best_tokens);
     expect_same_bits(what + ", best", got.best_logits, want.best_logits);
-    expect_same_bits(what + ", mass", got.mass, want.mass);
 }
 
 std::int64_t candidates_of(std::int64_t width) {
@@ -53,14 +48,9 @@ PickOutput run_pick(TestBackend& backend, const std::vector<float>& logits, std:
     // Poison is token -1, which stands where there are fewer.
     const std::vector<op::Candidate> none(static_cast<std::size_t>(rows * candidates), {7, 7});
     if (candidates > 0) args.best = rig.state("best", none, candidates);
-    if (width % 2 == 1) {
-        args.mass = {rig.output<float>("mass", 1, rows).data, rows};
-        args.temperature = rig.input("temperature", std::vector<float>{temperature_of(width)});
-    }
     rig.ops().pick(args, rig.queue());
     rig.finish();
-    PickOutput out{rig.read(args.tokens.data), {}, {}, {}, {}, {}};
-    if (!args.mass.empty()) out.mass = rig.read(args.mass.data);
+    PickOutput out{rig.read(args.tokens.data), {}, {}, {}, {}};
     if (candidates > 0) {
         for (const op::Candidate& best : rig.read(args.best.data)) {
             out.best_tokens.push_back(best.token);
@@ -76,8 +66,7 @@ PickOutput run_pick(TestBackend& backend, const std::vector<float>& logits, std:
 
 void check_pick(const std::vector<float>& logits, std::int64_t width,
                 const std::vector<std::int64_t>& token_of_row = {}) {
-    const PickResult want = pick_oracle(rows_of(logits, width), token_of_row, candidates_of(width),
-                                        temperature_of(width));
+    const PickResult want = pick_oracle(rows_of(logits, width), token_of_row, candidates_of(width));
     const std::string label = "N=" + std::to_string(width) + " of " + std::to_string(logits.size());
     on_backends(
         label, [&](TestBackend& b) { return run_pick(b, logits, width, token_of_row); },
@@ -85,9 +74,6 @@ void check_pick(const std::vector<float>& logits, std::int64_t width,
             expect_equal(label, got.tokens, want.tokens);
             expect_equal(label, got.again, want.tokens);
             expect_close(label, got.confidence, want.confidence, Tolerance::projection());
-            if (!got.mass.empty()) {
-                expect_close(label, got.mass, want.mass, Tolerance::projection());
-            }
             expect_equal(label, got.best_tokens, want.best_tokens);
             expect_same_bits(label, got.best_logits, want.best_logits);
         });

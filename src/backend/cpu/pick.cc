@@ -16,20 +16,17 @@ constexpr std::int64_t kPieceLogits = 4096;
 // Of an exponential, beside a multiply-add.
 constexpr std::int64_t kExponentialCost = 16;
 
-// Of some logits: where the largest stands, the sum of exp(logit - largest), and where a mass is
-// wanted that of exp((logit - largest) / temperature).
+// Of some logits: where the largest stands, and the sum of exp(logit - largest).
 struct Piece {
     float largest = -std::numeric_limits<float>::infinity();
     std::int64_t at = 0;
     double sum = 0;
-    double mass = 0;
 };
 
-Piece piece_of(const float* logits, std::int64_t begin, std::int64_t end,
-               const float* temperature) {
+Piece piece_of(const float* logits, std::int64_t begin, std::int64_t end) {
     Piece piece{.at = begin};
     for (std::int64_t i = begin; i < end; ++i) {
-        if (logits[i] > piece.largest) piece = {logits[i], i, 0, 0};
+        if (logits[i] > piece.largest) piece = {logits[i], i, 0};
     }
     if (piece.largest == -std::numeric_limits<float>::infinity()) {
         // Nothing of nothing where all are as low as can be.
@@ -40,9 +37,6 @@ Piece piece_of(const float* logits, std::int64_t begin, std::int64_t end,
     }
     const std::span all(logits + begin, static_cast<std::size_t>(end - begin));
     piece.sum = sum_of_exponentials(all, piece.largest);
-    if (temperature == nullptr) return piece;
-    const double largest = piece.largest;
-    for (const float logit : all) piece.mass += std::exp((logit - largest) / *temperature);
     return piece;
 }
 
@@ -72,7 +66,6 @@ void pick(const op::Pick& args, device::Queue& queue) {
     STRATA_CHECK(width >= 1 && args.picked.size == rows);
     STRATA_CHECK(args.token_of_row.empty() || args.token_of_row.size == width);
     STRATA_CHECK(args.tokens.empty() || args.tokens.size == rows);
-    STRATA_CHECK(args.mass.empty() || (args.mass.size == rows && args.temperature != nullptr));
     const std::int64_t pieces = (width + kPieceLogits - 1) / kPieceLogits;
     Piece* all = own.take<Piece>(rows * pieces);
     const std::int64_t cost = kPieceLogits * kExponentialCost;
@@ -80,8 +73,7 @@ void pick(const op::Pick& args, device::Queue& queue) {
         for (std::int64_t i = begin; i < end; ++i) {
             const std::int64_t first = i % pieces * kPieceLogits;
             all[i] =
-                piece_of(args.logits.row(i / pieces), first, std::min(width, first + kPieceLogits),
-                         args.mass.empty() ? nullptr : args.temperature);
+                piece_of(args.logits.row(i / pieces), first, std::min(width, first + kPieceLogits));
         }
     });
     for (std::int64_t t = 0; t < rows; ++t) {
@@ -91,14 +83,11 @@ void pick(const op::Pick& args, device::Queue& queue) {
             if (of_row[p].largest > best.largest) best = of_row[p];
         }
         double sum = 0;
-        double mass = 0;
         for (std::int64_t p = 0; p < pieces; ++p) {
             const double below = of_row[p].largest == best.largest
                                      ? 0.0
                                      : static_cast<double>(of_row[p].largest) - best.largest;
             sum += of_row[p].sum * std::exp(below);
-            if (args.mass.empty()) continue;
-            mass += of_row[p].mass * std::exp(below / *args.temperature);
         }
         const auto token = static_cast<std::int32_t>(
             args.token_of_row.empty() ? best.at : args.token_of_row[best.at]);
@@ -106,9 +95,6 @@ void pick(const op::Pick& args, device::Queue& queue) {
         const double confidence = sum == 0 ? std::numeric_limits<double>::quiet_NaN() : 1.0 / sum;
         args.picked[t] = {token, static_cast<float>(confidence)};
         if (!args.tokens.empty()) args.tokens[t] = token;
-        if (!args.mass.empty()) {
-            args.mass[t] = static_cast<float>(sum == 0 ? confidence : mass);
-        }
     }
     if (args.best.empty()) return;
     STRATA_CHECK(args.best.rows == rows && args.best.cols <= op::kCandidatesMax);

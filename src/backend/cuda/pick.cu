@@ -8,14 +8,11 @@
 namespace strata::cuda {
 namespace {
 
-// Of each piece of each row, [rows, pieces]: its best, the sum of exp(logit - the best one's), and
-// where a mass is wanted that of exp((logit - the best one's) / temperature).
+// Of each piece of each row, [rows, pieces]: its best, and the sum of exp(logit - the best one's).
 struct Pieces {
     Best* best;
     float* sum;
-    float* mass;
     int count;
-    const float* temperature;
 };
 
 // A piece without a number has none as its best and NaN as its sum: block (piece, row).
@@ -47,21 +44,10 @@ __global__ void __launch_bounds__(kLogitThreads)
         if (held[i] != -INFINITY) sum += expf(held[i] - best.logit);
     }
     sum = block_sum<kLogitThreads>(sum, sums);
-    float mass = 0.0f;
-    if (pieces.mass != nullptr) {
-        const float scale = 1.0f / *pieces.temperature;
-#pragma unroll
-        for (int i = 0; i < kLogitsHeld; ++i) {
-            if (held[i] != -INFINITY) mass += expf((held[i] - best.logit) * scale);
-        }
-        __syncthreads();
-        mass = block_sum<kLogitThreads>(mass, sums);
-    }
     if (threadIdx.x != 0) return;
     const std::int64_t at = std::int64_t{blockIdx.y} * pieces.count + blockIdx.x;
     pieces.best[at] = best;
     pieces.sum[at] = sum;
-    if (pieces.mass != nullptr) pieces.mass[at] = mass;
 }
 
 // Block (row).
@@ -83,19 +69,7 @@ __global__ void __launch_bounds__(kLogitThreads) pick_of_rows(op::Pick args, Pie
         sum += parts[p] * expf(below);
     }
     sum = block_sum<kLogitThreads>(sum, sums);
-    float mass = 0.0f;
-    if (pieces.mass != nullptr) {
-        const float scale = 1.0f / *pieces.temperature;
-        const float* masses = pieces.mass + std::int64_t{blockIdx.x} * pieces.count;
-        for (int p = thread; p < pieces.count; p += kLogitThreads) {
-            const float below = bests[p].logit == best.logit ? 0.0f : bests[p].logit - best.logit;
-            mass += masses[p] * expf(below * scale);
-        }
-        __syncthreads();
-        mass = block_sum<kLogitThreads>(mass, sums);
-    }
     if (thread != 0) return;
-    if (pieces.mass != nullptr) args.mass[blockIdx.x] = sum == 0.0f ? NAN : mass;
     const int row = best.row < 0 ? 0 : best.row;
     const auto token =
         static_cast<std::int32_t>(args.token_of_row.empty() ? row : args.token_of_row[row]);
@@ -130,10 +104,8 @@ void pick(const op::Pick& args, device::Queue& queue) {
     STRATA_CHECK(args.tokens.empty() || args.tokens.size == rows);
     if (rows == 0) return;
     const std::int64_t count = (width + kPieceLogits - 1) / kPieceLogits;
-    STRATA_CHECK(args.mass.empty() || (args.mass.size == rows && args.temperature != nullptr));
     const Pieces pieces{own.take<Best>(rows * count), own.take<float>(rows * count),
-                        args.mass.empty() ? nullptr : own.take<float>(rows * count),
-                        static_cast<int>(count), args.temperature};
+                        static_cast<int>(count)};
     const auto blocks = static_cast<unsigned>(rows);
     launch_dependent(own, {dim3(static_cast<unsigned>(count), blocks), kLogitThreads},
                      pick_of_pieces, args.logits, pieces);

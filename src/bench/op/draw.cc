@@ -21,8 +21,6 @@ OpCase pick_list(const OpOptions& options, std::int64_t rows) {
     args.picked = {reinterpret_cast<op::Picked*>(bed.zeros(2 * count)), count};
     float* const best = bed.zeros(2 * count * op::kCandidatesMax);
     args.best = {reinterpret_cast<op::Candidate*>(best), count, op::kCandidatesMax};
-    args.mass = {bed.zeros(count), count};
-    args.temperature = bed.floats(1, 0.8, 0.9);
     return OpCase(
         own, [own, args] { own->ops().pick(args, own->queue()); },
         {best, count, 2 * op::kCandidatesMax},

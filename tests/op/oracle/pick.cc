@@ -7,8 +7,8 @@
 namespace strata::test {
 
 PickResult pick_oracle(const Rows& logits, const std::vector<std::int64_t>& token_of_row,
-                       std::int64_t candidates, double temperature) {
-    PickResult result{.confidence = Rows(1), .mass = Rows(1)};
+                       std::int64_t candidates) {
+    PickResult result{.confidence = Rows(1)};
     for (const Row& row : logits) {
         std::size_t best = 0;
         double largest = -std::numeric_limits<double>::infinity();
@@ -21,17 +21,12 @@ PickResult pick_oracle(const Rows& logits, const std::vector<std::int64_t>& toke
             }
         }
         double sum = 0;
-        double mass = 0;
-        for (const double logit : row) {
-            sum += std::exp(logit - largest);
-            mass += std::exp((logit - largest) / temperature);
-        }
+        for (const double logit : row) sum += std::exp(logit - largest);
         sound = sound && std::isfinite(largest);
         const auto at = static_cast<std::int64_t>(best);
         result.tokens.push_back(
             static_cast<std::int32_t>(token_of_row.empty() ? at : token_of_row[best]));
         result.confidence[0].push_back(sound ? 1 / sum : std::nan(""));
-        result.mass[0].push_back(sound ? mass : std::nan(""));
         std::vector<std::size_t> order;
         for (std::size_t r = 0; r < row.size(); ++r) {
             if (std::isfinite(row[r])) order.push_back(r);

@@ -11,7 +11,6 @@ namespace strata::test {
 struct PickResult {
     std::vector<std::int32_t> tokens;
     Rows confidence;  // one row
-    Rows mass;        // likewise
     // Of each row the `candidates` largest finite logits.
     std::vector<std::int32_t> best_tokens;
     std::vector<float> best_logits;
@@ -19,6 +18,6 @@ struct PickResult {
 
 // `token_of_row` may be empty.
 PickResult pick_oracle(const Rows& logits, const std::vector<std::int64_t>& token_of_row,
-                       std::int64_t candidates, double temperature);
+                       std::int64_t candidates);
 
 }  // namespace strata::test
