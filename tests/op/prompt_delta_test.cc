@@ -13,16 +13,16 @@
 namespace strata::test {
 namespace {
 
-constexpr std::int64_t kWidth = 40;
+constexpr std::int64_t kInputWidth = 40;
 constexpr DeltaOptions kChunked{.form = op::DeltaForm::chunked};
 
 std::vector<float> random_rows(Random& random, std::int64_t rows) {
-    return random.floats(rows * kWidth, -2, 2);
+    return random.floats(rows * kInputWidth, -2, 2);
 }
 
 void expect_oracle(const std::string& label, const DeltaNetOutput& got, const DeltaNetLayer& layer,
                    const DeltaNetState& from, const std::vector<float>& x) {
-    const DeltaNetResult want = delta_net_oracle(layer, rows_of(x, kWidth), from);
+    const DeltaNetResult want = delta_net_oracle(layer, rows_of(x, kInputWidth), from);
     const Tolerance projection = Tolerance::projection();
     expect_close(label + ", y", got.y, want.y, Tolerance::rounded_inputs());
     expect_close(label + ", memory", got.state.memory, want.memory, Tolerance::recurrence());
@@ -43,7 +43,7 @@ DeltaNetOutput run_in_parts(TestBackend& backend, const DeltaNetLayer& layer,
     std::int64_t first = 0;
     for (const std::int64_t rows : parts) {
         const auto part = run_delta_net(backend, "part", layer, all.state,
-                                        slice(x, first, rows, kWidth), options);
+                                        slice(x, first, rows, kInputWidth), options);
         append(all.y, part.y);
         all.state = part.state;
         first += rows;
@@ -62,7 +62,7 @@ TEST(PromptDelta, rows_match_the_oracle_and_carry_their_state_wherever_they_are_
         for (const int key_dim : {32, 64, 128}) {
             Random random("prompt delta");
             const auto layer =
-                random_delta_net(random, Types::mixed(), shape_of(key_dim, 32), kWidth);
+                random_delta_net(random, Types::mixed(), shape_of(key_dim, 32), kInputWidth);
             const auto from = random_delta_state(random, layer);
             const auto x = random_rows(random, 37);
             auto got = run_delta_net(backend, "rows", layer, from, x, {.trace = true});
@@ -78,7 +78,7 @@ TEST(PromptDelta, chunks_match_the_oracle_on_both_sides_of_their_ends) {
     on_prompt_backends([](TestBackend& backend) {
         for (const std::int64_t rows : {1, 63, 64, 65, 127, 128, 129, 200}) {
             Random random("prompt delta chunks", static_cast<std::uint64_t>(rows));
-            auto layer = random_delta_net(random, Types::mixed(), shape_of(32, 32), kWidth);
+            auto layer = random_delta_net(random, Types::mixed(), shape_of(32, 32), kInputWidth);
             layer.order = rows % 2 == 0 ? op::HeadOrder::grouped : op::HeadOrder::tiled;
             const auto from = random_delta_state(random, layer);
             const auto x = random_rows(random, rows);
@@ -105,7 +105,7 @@ TEST(PromptDelta, chunks_of_every_width_match_the_oracle) {
     on_prompt_backends([&](TestBackend& backend) {
         for (const Case& own : cases) {
             Random random("prompt delta widths", static_cast<std::uint64_t>(own.shape.key_dim));
-            auto layer = random_delta_net(random, Types::mixed(), own.shape, kWidth);
+            auto layer = random_delta_net(random, Types::mixed(), own.shape, kInputWidth);
             layer.order = own.order;
             const auto from = random_delta_state(random, layer);
             const auto x = random_rows(random, 81);
@@ -121,7 +121,7 @@ TEST(PromptDelta, rows_that_are_cut_between_chunks_have_the_same_bits) {
         for (const int key_dim : {32, 64}) {
             Random random("prompt delta cuts");
             const auto layer =
-                random_delta_net(random, Types::mixed(), shape_of(key_dim, 32), kWidth);
+                random_delta_net(random, Types::mixed(), shape_of(key_dim, 32), kInputWidth);
             const auto from = random_delta_state(random, layer);
             const auto x = random_rows(random, 200);
             const auto together = run_delta_net(backend, "together", layer, from, x, kChunked);
@@ -140,7 +140,7 @@ TEST(PromptDelta, chunks_hold_under_any_decay) {
         for (const auto& rates : {std::vector<float>{-1, -16, -200, -1e6f},
                                   std::vector<float>{-1e-6f, -1e-4f, 0, -1e38f}}) {
             Random random("prompt delta decay");
-            auto layer = random_delta_net(random, Types::mixed(), shape_of(32, 32), kWidth);
+            auto layer = random_delta_net(random, Types::mixed(), shape_of(32, 32), kInputWidth);
             layer.decay_rate = rates;
             const auto from = random_delta_state(random, layer);
             const auto x = random_rows(random, 130);
@@ -154,15 +154,16 @@ TEST(PromptDelta, what_is_not_finite_leaves_the_chunks_before_it_alone) {
     on_prompt_backends([](TestBackend& backend) {
         Random random("prompt delta not finite");
         const auto layer =
-            random_delta_net(random, Types(quant::Type::f32), shape_of(32, 32), kWidth);
+            random_delta_net(random, Types(quant::Type::f32), shape_of(32, 32), kInputWidth);
         const auto from = random_delta_state(random, layer);
         auto x = random_rows(random, 130);
         const auto want = run_delta_net(backend, "finite", layer, from, x, kChunked);
-        x[70 * kWidth] = std::numeric_limits<float>::quiet_NaN();
+        x[70 * kInputWidth] = std::numeric_limits<float>::quiet_NaN();
         const auto got = run_delta_net(backend, "not finite", layer, from, x, kChunked);
-        expect_same_bits(backend.name, slice(got.y, 0, 64, kWidth), slice(want.y, 0, 64, kWidth));
-        for (std::int64_t i = 0; i < kWidth; ++i) {
-            EXPECT_NE(got.y[129 * kWidth + i], got.y[129 * kWidth + i]) << "column " << i;
+        expect_same_bits(backend.name, slice(got.y, 0, 64, kInputWidth),
+                         slice(want.y, 0, 64, kInputWidth));
+        for (std::int64_t i = 0; i < kInputWidth; ++i) {
+            EXPECT_NE(got.y[129 * kInputWidth + i], got.y[129 * kInputWidth + i]) << "column " << i;
         }
     });
 }
