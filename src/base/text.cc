@@ -48,10 +48,11 @@ std::string escaped(std::string_view text) {
 std::string quote(std::string_view text) {
     if (text.size() <= kQuoteBytesMax) return concat('\'', escaped(text), '\'');
     // No character is cut in two.
+    constexpr std::size_t kContinuedMax = 3;
     std::size_t head = kQuoteBytesMax - kTailBytes;
     std::size_t tail = text.size() - kTailBytes;
-    while (head > 0 && continues(text[head])) --head;
-    while (tail < text.size() && continues(text[tail])) ++tail;
+    for (std::size_t i = 0; i < kContinuedMax && continues(text[head]); ++i) --head;
+    for (std::size_t i = 0; i < kContinuedMax && continues(text[tail]); ++i) ++tail;
     return concat('\'', escaped(text.substr(0, head)), "...", escaped(text.substr(tail)), '\'');
 }
 

@@ -61,7 +61,8 @@ void warn(std::string_view text) {
 
 void tell(const std::string& message) {
     // A failed write has nobody to tell.
-    warn(concat("strata: ", escaped(std::string_view(message).substr(0, kToldBytesMax)), "\n"));
+    const std::string_view told = std::string_view(message).substr(0, kToldBytesMax);
+    warn(concat("strata: ", escaped(told), told.size() < message.size() ? "...\n" : "\n"));
 }
 
 Progress::Progress(std::string what) : what_(std::move(what)), terminal_(errors_on_terminal()) {}

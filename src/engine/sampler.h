@@ -26,7 +26,7 @@ class Sampler final : public spec::Draw {
     Result<std::int32_t> pick(std::span<const float> logits, std::span<const std::int32_t> before,
                               std::int64_t position);
 
-    // Whether it takes anything but the largest logit.
+    // Whether it takes the largest logit, whatever else is asked.
     bool plain() const;
 
     // Asks for what pick_of() needs of a window's rows (spec::Ask). What the request points to is

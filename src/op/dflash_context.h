@@ -43,9 +43,9 @@ struct DflashContextLayer {
 // rms_norm and rope_p are those of sparse_attention.h.
 //
 // Source    The DFlash2 draft model; gains multiply as they are.
-// Shapes    features [T, F]: x; fuse [D, F]; norm D; key, value [G*d, D]; key_norm d;
-//           inverse_frequency P; first + T at most 2^31; replaced [T], where given, gets the count
-//           of values that became 0.
+// Shapes    features [T, F]: x; fuse [D, F]; norm D; at least one layer; key, value [G*d, D];
+//           key_norm d; inverse_frequency P; first + T at most 2^31; replaced [T], where given,
+//           gets the count of values that became 0.
 // Effects   Writes cells and positions of the last min(T, slots) rows of each layer, and replaced.
 // Numerics  F32 sums; Tolerance::projection. Row t is bit-identical whatever T is.
 struct DflashInject {

@@ -35,7 +35,7 @@ struct alignas(64) DrawRule {
     std::int64_t position = 0;   // of the token that row 0 is for
     std::int64_t penalized = 0;  // tokens
     // Before row t + 1, after row t: the token that joins those that are penalized for, and the one
-    // that leaves them, if any; -1: none.
+    // that leaves them, if any; -1: none. Whoever makes a rule with penalties sets all of them.
     std::int32_t joins[kDrawRowsMax] = {};
     std::int32_t leaves[kDrawRowsMax] = {};
 };

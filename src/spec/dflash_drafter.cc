@@ -93,6 +93,7 @@ Result<Guesses> DflashDrafter::guess(const GuessRequest& request) {
     block.confidence_min = confidence_min_;
     block.keep_scores = false;
     if (request.draw != nullptr) {
+        block.rows = std::min<std::int64_t>(block.rows, op::kDrawRowsMax + 1);
         block.draws = request.draw->draws_along(request.text, block.rows - 1);
     }
     STRATA_ASSIGN(dflash::Guess guess,

@@ -30,10 +30,14 @@ class Draw {
                                             std::span<const std::int32_t> before) = 0;
     // What a device that draws is told for draw_of() after `before`, until the next call; null: all
     // logits are wanted.
-    virtual const model::Draws* draws(std::span<const std::int32_t>) { return nullptr; }
+    virtual const model::Draws* draws([[maybe_unused]] std::span<const std::int32_t> before) {
+        return nullptr;
+    }
     // What a device that draws a chain of up to `count` guesses after `before` is told, in the way
     // of op::DflashSelect, until the next call; null: of each the largest logit is the guess.
-    virtual const model::Draws* draws_along(std::span<const std::int32_t>, std::int64_t) {
+    // `count` is at most op::kDrawRowsMax.
+    virtual const model::Draws* draws_along([[maybe_unused]] std::span<const std::int32_t> before,
+                                            [[maybe_unused]] std::int64_t count) {
         return nullptr;
     }
     // The token that draw() or draw_among() would give, or nothing where what was picked does not

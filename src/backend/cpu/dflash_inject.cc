@@ -20,7 +20,7 @@ constexpr std::int64_t kPositionsMax = std::int64_t{std::numeric_limits<std::int
 void check(const op::DflashInject& args) {
     const std::int64_t width = args.fuse.rows;
     const op::DflashShape& shape = args.shape;
-    STRATA_CHECK(has_shape(args.fuse, width, args.features.cols));
+    STRATA_CHECK(has_shape(args.fuse, width, args.features.cols) && !args.layers.empty());
     STRATA_CHECK(shape.kv_heads > 0 && 2 * shape.rotary_pairs <= shape.head_dim);
     STRATA_CHECK(args.first_at == nullptr);  // nothing is recorded here
     STRATA_CHECK(args.first >= 0 && args.first + args.features.rows <= kPositionsMax);

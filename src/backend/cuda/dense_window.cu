@@ -135,7 +135,8 @@ struct LaneCodes<quant::Type::q4_0> {
     }
 };
 
-// The same with five bits, whose upper ones are those of a word.
+// The same with five bits, 8 (code - 16), whose upper ones are those of a word; the words of a row
+// lie behind all its nibbles.
 template <>
 struct LaneCodes<quant::Type::q5_0> {
     static constexpr int kTimes = 8;
@@ -375,6 +376,7 @@ void launch_dense_window(Queue& queue, const DenseArgs& args, int cols, quant::T
         } else if (type == quant::Type::q4_0) {
             launch_shape<quant::Type::q4_0, Shape>(queue, args, values, tiles);
         } else {
+            STRATA_CHECK(type == quant::Type::q5_0);
             launch_shape<quant::Type::q5_0, Shape>(queue, args, values, tiles);
         }
         return true;

@@ -307,6 +307,7 @@ bool is_aligned(const op::Weight& weight) {
 
 }  // namespace
 
+// At 2,560 columns 194 KiB a block: chips of 9.0 and 10.0 have them, those of 8.0 do not.
 bool has_up_rows(const Queue& queue, const op::Experts& args) {
     const op::ExpertTable& table = args.experts;
     const std::int64_t cols = args.x.cols;

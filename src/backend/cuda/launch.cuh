@@ -21,10 +21,11 @@ struct Grid {
     bool dependent = false;
 };
 
-// A block may have more than this much shared memory only after its kernel was told so.
+// A launch may ask for more than this much shared memory only after its kernel was told so: of
+// 48 KiB what kReadTogether leaves.
 inline constexpr std::size_t kSharedBytesUnasked = (std::size_t{48} << 10) - kReadTogether;
 
-// Of that, what kernels have beside what they are launched with.
+// The most that a kernel declares beside what it is launched with, which counts too.
 inline constexpr std::size_t kSharedBytesFixed = std::size_t{16} << 10;
 
 // The most that a block may have on every card since 8.0, of which 8.6, 8.9 and 12.0 have least:
@@ -38,7 +39,7 @@ void launch(device::Queue& queue, const Grid& grid, void (*kernel)(Params...), A
     own.pace();
     if (own.failed()) return;
     const std::size_t shared_bytes = grid.shared_bytes == 0 ? 0 : grid.shared_bytes + kReadTogether;
-    if (shared_bytes + kSharedBytesFixed > kSharedBytesUnasked) {
+    if (grid.shared_bytes + kSharedBytesFixed > kSharedBytesUnasked) {
         own.note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       static_cast<int>(shared_bytes)));
     }

@@ -17,7 +17,9 @@ void project_all(Queue& queue, MatrixView<const float> x, const std::byte* made,
     for (std::int64_t row = 0; row < x.rows; row += kRowsMax) {
         Products all;
         all.x_rows = static_cast<int>(std::min(kRowsMax, x.rows - row));
-        all.x = {.data = x.row(row), .stride = x.cols, .cols = static_cast<int>(x.cols)};
+        all.x = {.data = x.data == nullptr ? nullptr : x.row(row),
+                 .stride = x.cols,
+                 .cols = static_cast<int>(x.cols)};
         for (const Product& product : products) {
             STRATA_CHECK(product.weight.cols == x.cols);
             STRATA_CHECK(product.out.rows == x.rows && product.out.cols == product.weight.rows);

@@ -32,7 +32,7 @@ struct Paired {
 };
 
 // What the memory of a head meets in a chunk. With G_i the sum of the log decays up to row i and A
-// as model.md 2.5 has it; rows that are not there have no key, no beta and no decay.
+// as docs/model/model.md has it; rows that are not there have no key, no beta and no decay.
 template <int kKeyDim>
 struct KeyChunk {  // of a key head
     Paired<kKeyDim> q;

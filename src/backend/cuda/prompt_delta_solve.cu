@@ -43,7 +43,7 @@ struct Gates {
             float4 gates{};
             if (row < count) gates = four_at(rows.gates.row(first + row) + kGates * head);
             beta[row] = gates.y;
-            // What is not there any more after one row differs from no later row's.
+            // Lower ones are cut: exp() of them is 0 in F32 either way, and sums stay finite.
             sums[i] = static_cast<double>(gates.w < kLogDecayMin ? kLogDecayMin : gates.w);
         }
         sums[1] += sums[0];

@@ -12,18 +12,17 @@ MatrixView<float> logits_of(Bed& bed, const OpOptions& options, std::int64_t row
     return {bed.floats(rows * vocabulary, -8, 8), rows, vocabulary};
 }
 
-OpCase pick_list(const OpOptions& options, std::int64_t rows) {
+OpCase pick(const OpOptions& options, std::int64_t rows) {
     const auto own = std::make_shared<Bed>(options, "pick");
     Bed& bed = *own;
     op::Pick args;
     args.logits = logits_of(bed, options, rows);
     const std::int64_t count = args.logits.rows;
     args.picked = {reinterpret_cast<op::Picked*>(bed.zeros(2 * count)), count};
-    float* const best = bed.zeros(2 * count * op::kCandidatesMax);
-    args.best = {reinterpret_cast<op::Candidate*>(best), count, op::kCandidatesMax};
+    float* const best = bed.zeros(2 * count);
+    args.best = {reinterpret_cast<op::Candidate*>(best), count, 1};
     return OpCase(
-        own, [own, args] { own->ops().pick(args, own->queue()); },
-        {best, count, 2 * op::kCandidatesMax},
+        own, [own, args] { own->ops().pick(args, own->queue()); }, {best, count, 2},
         [=] { return 4.0 * static_cast<double>(args.logits.size()); });
 }
 
@@ -63,7 +62,7 @@ OpFamily draw_family(const char* name, int filters) {
 }  // namespace
 
 std::vector<OpFamily> draw_families() {
-    return {{"pick_list", pick_list},
+    return {{"pick", pick},
             draw_family("draw", 0),
             draw_family("draw_top_k", op::kFilterTopK),
             draw_family("draw_top_k_p", op::kFilterTopK | op::kFilterTopP)};

@@ -75,6 +75,7 @@ void BlockModel::lay_out(std::int64_t rows_max, device::Carver& carver) {
     work_.tokens = {reinterpret_cast<std::int32_t*>(work_.positions + kPositions),
                     config_.block_size};
     // Right after it, so that all of it is told at once.
+    static_assert(sizeof(op::DrawRule) % device::kBufferAlignment == 0);
     work_.rule = carver.take<op::DrawRule>(1);
     work_.penalized = carver.vector<op::Penalized>(op::kPenalizedMax);
     work_.hidden = carver.matrix<float>(config_.block_size, config_.hidden);

@@ -163,8 +163,8 @@ class BlockModel {
     Weights weights_;
     device::Buffer memory_;
     Workspace work_;
-    std::string mark_;  // 8 bytes that tell this draft's weights from another's
-    std::vector<std::byte> told_;
+    std::string mark_;             // 8 bytes that tell this draft's weights from another's
+    std::vector<std::byte> told_;  // rule and penalized tokens on their way
     std::vector<std::int32_t> results_;
     std::int64_t features_replaced_ = 0;
     std::int64_t uncounted_rows_ = 0;  // of the last injection, in replaced_now
