@@ -81,6 +81,8 @@ TEST(Text, of_a_long_value_the_ends_are_quoted_and_no_character_is_cut) {
     EXPECT_EQ(quote(concat(x, std::string(100'000, '-'), y)), concat('\'', x, "...", y, '\''));
     EXPECT_EQ(quote(concat(x.substr(1), "東", std::string(100, '-'), "東", y.substr(1))),
               concat('\'', x.substr(1), "...", y.substr(1), '\''));
+    // Bytes that only go on with a character are none.
+    EXPECT_GT(quote(std::string(1000, '\x85')).size(), kQuoteBytesMax / 2);
 }
 
 TEST(Text, what_a_terminal_would_obey_is_escaped_and_its_neighbours_are_not) {

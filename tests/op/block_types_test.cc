@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/text.h"
 #include "op/streams.h"
@@ -109,10 +110,15 @@ TEST(BlockTypes, wide_rows_match_the_oracle_and_are_bit_identical_to_each_row_al
 }
 
 // Windows on both sides of what kernels take at once, in weights with a part of an eight of rows.
-TEST(BlockTypes, wide_rows_of_8_bits_are_bit_identical_in_windows_of_every_kind) {
-    for (const std::int64_t width : {2560, 5120, 6144}) {
+TEST(BlockTypes, wide_rows_are_bit_identical_in_windows_of_every_kind) {
+    const std::pair<quant::Type, std::int64_t> kinds[] = {{quant::Type::q8_0, 2560},
+                                                          {quant::Type::q8_0, 5120},
+                                                          {quant::Type::q8_0, 6144},
+                                                          {quant::Type::q4_0, 2560},
+                                                          {quant::Type::q5_0, 2560}};
+    for (const auto& [type, width] : kinds) {
         Random random("block types windows", static_cast<std::uint64_t>(width));
-        const TestWeight weight = random_blocks(random, quant::Type::q8_0, 19, width);
+        const TestWeight weight = random_blocks(random, type, 19, width);
         const auto x = random.floats(9 * width, -2, 2);
         check_product(weight, x);
         for (TestBackend& backend : backends()) {
@@ -121,9 +127,10 @@ TEST(BlockTypes, wide_rows_of_8_bits_are_bit_identical_in_windows_of_every_kind)
                 append(alone, run_product(backend, weight, slice(x, t, 1, width)));
             }
             for (const std::int64_t rows : {3, 4, 5, 8, 9}) {
-                expect_same_bits(concat(backend.name, ", ", width, ", T=", rows),
-                                 run_product(backend, weight, slice(x, 9 - rows, rows, width)),
-                                 slice(alone, 9 - rows, rows, weight.rows));
+                expect_same_bits(
+                    concat(backend.name, ", ", quant::info(type).name, ", ", width, ", T=", rows),
+                    run_product(backend, weight, slice(x, 9 - rows, rows, width)),
+                    slice(alone, 9 - rows, rows, weight.rows));
             }
         }
     }

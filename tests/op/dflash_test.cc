@@ -343,6 +343,21 @@ TEST(DflashSelect, candidates_come_from_all_over_a_long_vocabulary) {
     check_walk("long", selector, random.floats(2 * 4, -2, 2), apart(random, 2, 9000), 9000, 8999);
 }
 
+// More candidates than a warp has lanes, and as many as there can be.
+TEST(DflashSelect, as_many_candidates_as_there_can_be_are_walked_and_drawn_from) {
+    Random random("dflash select many");
+    for (const int k : {32, 33, 64}) {
+        const DflashSelector selector =
+            random_selector(random, Types(quant::Type::bf16), 9, 5, 200, k);
+        DflashRule told{{.temperature = 2, .top_p = 0.9, .seed = 5, .position = 11}, {}};
+        std::fill(std::begin(told.rule.leaves), std::end(told.rule.leaves), -1);
+        const std::string label = "k=" + std::to_string(k);
+        check_walk(label, selector, random.floats(5 * 9, -2, 2), apart(random, 5, 200), 200, 99);
+        check_walk(label + ", drawn", selector, random.floats(5 * 9, -2, 2), apart(random, 5, 200),
+                   200, 99, &told);
+    }
+}
+
 TEST(DflashSelect, equal_logits_are_candidates_by_token_and_equal_scores_go_to_the_first) {
     Random random("dflash select ties");
     DflashSelector selector = random_selector(random, Types(quant::Type::f32), 4, 2, 6, 3);
