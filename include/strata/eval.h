@@ -73,6 +73,9 @@ struct TextKind {
     std::vector<std::string> given = {};
 };
 
+// Of a kind: all of them are in memory at once.
+inline constexpr std::int64_t kTrialPromptsMax = 100'000;
+
 // Prompts, each continued without a drafter and then with every one of `draftings`.
 struct DraftTrialRequest {
     std::vector<TextKind> kinds;      // what prompts are cut from; empty: random tokens

@@ -17,11 +17,11 @@ namespace strata {
 Result<MappedFile> MappedFile::open(const std::string& path) {
     // O_NONBLOCK so that a path to a pipe is refused below instead of waiting for its writer.
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return STRATA_ERROR("cannot open '", path, "': ", std::strerror(errno));
+    if (fd < 0) return STRATA_ERROR("cannot open ", quote(path), ": ", std::strerror(errno));
     struct stat info {};
     if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         ::close(fd);
-        return STRATA_ERROR("'", path, "' is not a regular file");
+        return STRATA_ERROR(quote(path), " is not a regular file");
     }
     const auto size = static_cast<std::size_t>(info.st_size);
     if (size == 0) {
@@ -32,7 +32,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
     const int mapping_error = errno;
     ::close(fd);
     if (data == MAP_FAILED) {
-        return STRATA_ERROR("cannot map '", path, "' (", size,
+        return STRATA_ERROR("cannot map ", quote(path), " (", size,
                             " bytes): ", std::strerror(mapping_error));
     }
     // What is read from the disk from here on comes in large pages where the file system has them:

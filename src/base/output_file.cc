@@ -56,17 +56,17 @@ std::uint64_t room_beside(int fd) {
 Result<OutputFile> OutputFile::create(const std::string& path, std::uint64_t bytes) {
     struct stat info {};
     if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-        return STRATA_ERROR("cannot write '", path, "': it exists and is not a regular file");
+        return STRATA_ERROR("cannot write ", quote(path), ": it exists and is not a regular file");
     }
     const std::string place = behind_links(path);
     std::string temporary = place + ".XXXXXX";
     const int fd = ::mkstemp(temporary.data());
-    if (fd < 0) return STRATA_ERROR("cannot write '", path, "': ", std::strerror(errno));
+    if (fd < 0) return STRATA_ERROR("cannot write ", quote(path), ": ", std::strerror(errno));
     OutputFile file(place, std::move(temporary), fd);
     ::fchmod(fd, default_mode());
     const std::uint64_t room = room_beside(fd);
     if (bytes > room) {
-        return STRATA_ERROR("cannot write '", path, "': it takes ", bytes,
+        return STRATA_ERROR("cannot write ", quote(path), ": it takes ", bytes,
                             " bytes, and its disk has ", room, " free");
     }
     return file;
@@ -124,7 +124,7 @@ Status OutputFile::write_through(std::string_view text) {
         const ssize_t n = ::write(fd_, text.data(), text.size());
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
-            return STRATA_ERROR("cannot write '", path_, "' (", size_,
+            return STRATA_ERROR("cannot write ", quote(path_), " (", size_,
                                 " bytes so far): ", std::strerror(errno));
         }
         text.remove_prefix(static_cast<std::size_t>(n));
@@ -135,10 +135,10 @@ Status OutputFile::write_through(std::string_view text) {
 Status OutputFile::commit() {
     STRATA_TRY(flush());
     if (::fsync(fd_) != 0) {
-        return STRATA_ERROR("cannot write '", path_, "': ", std::strerror(errno));
+        return STRATA_ERROR("cannot write ", quote(path_), ": ", std::strerror(errno));
     }
     if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-        return STRATA_ERROR("cannot write '", path_, "': ", std::strerror(errno));
+        return STRATA_ERROR("cannot write ", quote(path_), ": ", std::strerror(errno));
     }
     ::close(std::exchange(fd_, -1));
     return Ok{};

@@ -29,7 +29,8 @@ inline std::string shortest(double value) {
 }
 
 // The text with each byte of what a terminal obeys in place of showing it as \xNN: controls, with
-// U+0080 to U+009F, ends of lines, and marks that turn the direction of text around.
+// U+0080 to U+009F, ends of lines, and marks that turn the direction of text around; and of what is
+// no UTF-8, in which a terminal may find such bytes.
 std::string escaped(std::string_view text);
 
 // Of a value from outside that a sentence shows: more would push away what the sentence says of it.

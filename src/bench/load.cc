@@ -71,7 +71,7 @@ Result<double> read_ms(std::span<const std::string> paths, ThreadPool& pool) {
         const Descriptor file(path);
         struct stat info {};
         if (file.get() < 0 || ::fstat(file.get(), &info) != 0) {
-            return STRATA_ERROR("cannot read '", path, "': ", std::strerror(errno));
+            return STRATA_ERROR("cannot read ", quote(path), ": ", std::strerror(errno));
         }
         const std::int64_t parts = (info.st_size + kReadBytes - 1) / kReadBytes;
         std::atomic<std::int64_t> next = 0;
@@ -85,7 +85,7 @@ Result<double> read_ms(std::span<const std::string> paths, ThreadPool& pool) {
             }
         });
         if (failure != 0) {
-            return STRATA_ERROR("cannot read '", path, "': ", std::strerror(failure));
+            return STRATA_ERROR("cannot read ", quote(path), ": ", std::strerror(failure));
         }
     }
     return clock.ms();

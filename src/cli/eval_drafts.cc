@@ -20,9 +20,6 @@
 namespace strata::cli {
 namespace {
 
-// Bytes of a bad line that an error shows.
-constexpr std::size_t kQuotedMax = 60;
-
 using Rows = std::vector<std::int32_t>;
 
 struct EvalDrafts {
@@ -44,6 +41,15 @@ struct EvalDrafts {
     bool json = false;
 };
 
+// Of the name of a kind of text, which stands in a table.
+constexpr std::size_t kKindBytesMax = 100;
+
+Status check_kind(const std::string& name) {
+    if (name.size() <= kKindBytesMax) return Ok{};
+    return STRATA_ERROR("the kind ", quote(name), " has ", name.size(), " bytes, wanted at most ",
+                        kKindBytesMax);
+}
+
 // "code=FILE", or FILE alone, whose name without its end is then the kind.
 Result<TextKind> read_kind(const std::string& given, bool questions) {
     const std::size_t equals = given.find('=');
@@ -52,6 +58,7 @@ Result<TextKind> read_kind(const std::string& given, bool questions) {
     TextKind kind;
     kind.questions = questions;
     kind.name = named ? given.substr(0, equals) : std::filesystem::path(path).stem().string();
+    STRATA_TRY(check_kind(kind.name));
     STRATA_ASSIGN(kind.text, read_text(path));
     return kind;
 }
@@ -67,10 +74,11 @@ Status read_prompt(const std::string& line, std::vector<TextKind>& kinds) {
     const auto question = text("question");
     const auto prompt = question ? question : text("prompt");
     if (!name || !prompt) {
-        return STRATA_ERROR(quote(line.substr(0, kQuotedMax)),
+        return STRATA_ERROR(quote(line),
                             " is no prompt, wanted an object "
                             "with the strings 'kind' and 'prompt' or 'question'");
     }
+    STRATA_TRY(check_kind(*name));
     for (TextKind& kind : kinds) {
         if (kind.name != *name || kind.questions != question.has_value()) continue;
         kind.given.push_back(*prompt);
@@ -244,7 +252,7 @@ std::string line(const Trials& trials, std::size_t i) {
     const auto& floor = trial.drafting.confidence_min;
     std::ostringstream out;
     out.imbue(std::locale::classic());
-    out << std::left << std::setw(12) << trial.kind << ' ' << std::setw(7)
+    out << std::left << std::setw(12) << escaped(trial.kind) << ' ' << std::setw(7)
         << (trials.plain(i) ? "none" : trials.name(i)) << std::right << std::setw(5) << rows
         << std::setw(7) << (floor ? concat(*floor) : "-") << std::fixed << std::setprecision(2)
         << std::setw(15) << tokens_per_window(trial) << std::setw(9)

@@ -18,8 +18,8 @@ Status resolve_mtp(const ConvertOptions& options, const Source& source, HfConfig
     if (!config.mtp_stated && source.has_mtp()) config.model.mtp_layers = 1;
     if (!options.mtp) config.model.mtp_layers = 0;
     if (config.model.mtp_layers > 0 && !source.has_mtp()) {
-        return STRATA_ERROR("config.json of '", options.directory,
-                            "' says that there is an MTP layer, but no tensor's name begins with "
+        return STRATA_ERROR("config.json of ", quote(options.directory),
+                            " says that there is an MTP layer, but no tensor's name begins with "
                             "'mtp.'; convert without the MTP layer (--no-mtp)");
     }
     return Ok{};
@@ -51,8 +51,9 @@ Status convert_target(const ConvertOptions& options) {
     STRATA_ASSIGN(const auto checkpoint, safetensors::Checkpoint::open(options.directory));
     STRATA_ASSIGN(Source source, Source::create(checkpoint));
     if (!options.target.empty() && !source.mtp_alone()) {
-        return STRATA_ERROR("a target (", quote(options.target), ") was given, and '",
-                            options.directory, "' is one itself, wanted it for a drafter alone");
+        return STRATA_ERROR("a target (", quote(options.target), ") was given, and ",
+                            quote(options.directory),
+                            " is one itself, wanted it for a drafter alone");
     }
     STRATA_TRY(source.mtp_alone() ? resolve_layer(options, config)
                                   : resolve_mtp(options, source, config));

@@ -121,8 +121,8 @@ Result<quant::Type> draft_type(quant::Type type, const dflash::TensorSpec& spec)
     if (spec.kind == dflash::TensorKind::kept) return quant::Type::bf16;
     const quant::TypeInfo& info = quant::info(type);
     if (info.encode == nullptr || spec.shape[0] % static_cast<std::uint64_t>(info.block) != 0) {
-        return STRATA_ERROR("tensor '", spec.name, "' has rows of ", spec.shape[0], " values, and ",
-                            info.name, " wants a multiple of ", info.block,
+        return STRATA_ERROR("tensor ", quote(spec.name), " has rows of ", spec.shape[0],
+                            " values, and ", info.name, " wants a multiple of ", info.block,
                             "; choose another type for the draft");
     }
     return type;

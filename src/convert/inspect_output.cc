@@ -214,7 +214,7 @@ std::string inspection_text(const Inspection& inspection, bool tensors) {
     const gguf::File& file = inspection.file;
     std::ostringstream out;
     out.imbue(std::locale::classic());
-    out << file.path() << ": "
+    out << escaped(file.path()) << ": "
         << (inspection.architecture.empty() ? "no architecture" : escaped(inspection.architecture))
         << ", " << file.tensors().size() << " tensors, " << bytes_text(file.total_bytes()) << " in "
         << file.paths().size() << (file.paths().size() == 1 ? " file\n\n" : " files\n\n");

@@ -53,9 +53,9 @@ Status read_rows(const Recipe& recipe, std::uint64_t first, std::span<float> out
         if (recipe.map == ValueMap::plus_one) out[i] += 1.0F;
         if (recipe.map == ValueMap::minus_exp) out[i] = -std::exp(out[i]);
         if (!std::isfinite(out[i])) {
-            return STRATA_ERROR("tensor '", recipe.bands[0].ranges[0].tensor->name,
-                                "' gives the value ", out[i], " in row ", first + i / width,
-                                " of '", recipe.spec.name, "', wanted finite values");
+            return STRATA_ERROR("tensor ", quote(recipe.bands[0].ranges[0].tensor->name),
+                                " gives the value ", out[i], " in row ", first + i / width, " of ",
+                                quote(recipe.spec.name), ", wanted finite values");
         }
     }
     return Ok{};

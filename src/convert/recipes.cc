@@ -301,7 +301,7 @@ Result<Recipe> Builder::build(const TensorSpec& spec) const {
         if (const Rule* rule = find_rule(kGlobalRules, spec.name)) {
             return from_rule(*rule, spec, source_.text_name(rule->hf));
         }
-        return STRATA_ERROR("no tensor of a checkpoint is known to give '", spec.name, "'");
+        return STRATA_ERROR("no tensor of a checkpoint is known to give ", quote(spec.name));
     }
     const std::string suffix = spec.name.substr(model::block_name(spec.block, "").size());
     if (spec.mtp && suffix == "nextn.eh_proj.weight") return fusion(spec);
@@ -310,7 +310,7 @@ Result<Recipe> Builder::build(const TensorSpec& spec) const {
     }
     const Rule* rule = find_rule(kBlockRules, suffix);
     if (rule == nullptr) {
-        return STRATA_ERROR("no tensor of a checkpoint is known to give '", spec.name, "'");
+        return STRATA_ERROR("no tensor of a checkpoint is known to give ", quote(spec.name));
     }
     const std::string name =
         spec.mtp ? source_.mtp_name(concat("layers.", spec.block - c_.layers, '.', rule->hf))
@@ -337,8 +337,8 @@ Status complete_hash(HfConfig& config, Source& source) {
         return model::validate(config.model);
     }
     if (!config.ngram_base) {
-        return STRATA_ERROR("there is no tensor '", multipliers,
-                            "' and config.json has no ngram_vocab_size_base to derive it from");
+        return STRATA_ERROR("there is no tensor ", quote(multipliers),
+                            " and config.json has no ngram_vocab_size_base to derive it from");
     }
     STRATA_TRY(derive_hash(static_cast<std::uint64_t>(config.model.vocabulary), *config.ngram_base,
                            config.seed, ngram));

@@ -90,16 +90,17 @@ const Tensor* Source::find(const std::string& full_name) const {
 Result<const Tensor*> Source::want(const std::string& full_name, const std::vector<Shape>& shapes) {
     const Tensor* tensor = checkpoint_->find(full_name);
     if (tensor == nullptr) {
-        return STRATA_ERROR(quote(checkpoint_->directory()), " has no tensor '", full_name,
-                            "', wanted one of shape ", shape_text(shapes[0]));
+        return STRATA_ERROR(quote(checkpoint_->directory()), " has no tensor ", quote(full_name),
+                            ", wanted one of shape ", shape_text(shapes[0]));
     }
     if (!is_float(tensor->dtype)) {
-        return STRATA_ERROR("tensor '", full_name, "' is of type ", tensor->dtype_name,
+        return STRATA_ERROR("tensor ", quote(full_name), " is of type ", tensor->dtype_name,
                             ", wanted F32, F16 or BF16 (quantized checkpoints are not converted)");
     }
     if (std::find(shapes.begin(), shapes.end(), tensor->shape) == shapes.end()) {
-        return STRATA_ERROR("tensor '", full_name, "' has the shape ", shape_text(tensor->shape),
-                            ", wanted ", shape_text(shapes[0]), " by config.json");
+        return STRATA_ERROR("tensor ", quote(full_name), " has the shape ",
+                            shape_text(tensor->shape), ", wanted ", shape_text(shapes[0]),
+                            " by config.json");
     }
     used_.insert(tensor->name);
     return tensor;
@@ -109,18 +110,19 @@ Result<std::vector<std::uint64_t>> Source::want_ints(const std::string& full_nam
                                                      std::uint64_t count) {
     const Tensor* tensor = checkpoint_->find(full_name);
     if (tensor == nullptr) {
-        return STRATA_ERROR(quote(checkpoint_->directory()), " has no tensor '", full_name,
-                            "', wanted it beside the hash's other constants");
+        return STRATA_ERROR(quote(checkpoint_->directory()), " has no tensor ", quote(full_name),
+                            ", wanted it beside the hash's other constants");
     }
     if (tensor->shape != Shape{count}) {
-        return STRATA_ERROR("tensor '", full_name, "' has the shape ", shape_text(tensor->shape),
-                            ", wanted [", count, "] by config.json");
+        return STRATA_ERROR("tensor ", quote(full_name), " has the shape ",
+                            shape_text(tensor->shape), ", wanted [", count, "] by config.json");
     }
     STRATA_ASSIGN(const auto numbers, safetensors::read_ints(*tensor));
     std::vector<std::uint64_t> out;
     for (const std::int64_t n : numbers) {
         if (n < 0) {
-            return STRATA_ERROR("tensor '", full_name, "' holds ", n, ", wanted numbers from 0 on");
+            return STRATA_ERROR("tensor ", quote(full_name), " holds ", n,
+                                ", wanted numbers from 0 on");
         }
         out.push_back(static_cast<std::uint64_t>(n));
     }
@@ -143,8 +145,8 @@ Status Source::check_all_used() const {
                         [&](const std::string& prefix) { return name.starts_with(prefix); })) {
             continue;
         }
-        return STRATA_ERROR("tensor '", name, "' of '", checkpoint_->directory(),
-                            "' is no part of the model that config.json describes");
+        return STRATA_ERROR("tensor ", quote(name), " of ", quote(checkpoint_->directory()),
+                            " is no part of the model that config.json describes");
     }
     return Ok{};
 }

@@ -138,12 +138,12 @@ Result<Type> choose_type(const TypeChoice& choice, const model::TensorSpec& spec
     const Type type = unchecked(choice, spec);
     const quant::TypeInfo& info = quant::info(type);
     if (info.encode == nullptr) {
-        return STRATA_ERROR("tensor '", spec.name, "' cannot be written as ", info.name,
+        return STRATA_ERROR("tensor ", quote(spec.name), " cannot be written as ", info.name,
                             ", wanted a type of fractions");
     }
     if (spec.shape[0] % static_cast<std::uint64_t>(info.block) != 0) {
-        return STRATA_ERROR("tensor '", spec.name, "' has rows of ", spec.shape[0], " values, and ",
-                            info.name, " wants a multiple of ", info.block,
+        return STRATA_ERROR("tensor ", quote(spec.name), " has rows of ", spec.shape[0],
+                            " values, and ", info.name, " wants a multiple of ", info.block,
                             "; choose another type for the ", model::class_name(spec.tensor_class));
     }
     return type;
@@ -159,7 +159,7 @@ Status check_range(Type type, std::string_view name, std::span<const float> valu
     const float limit = magnitude_max(type);
     for (const float value : values) {
         if (!(std::fabs(value) <= limit)) {
-            return STRATA_ERROR("tensor '", name, "' has the value ", value, ", and ",
+            return STRATA_ERROR("tensor ", quote(name), " has the value ", value, ", and ",
                                 quant::info(type).name, " is sure to hold at most ", limit);
         }
     }

@@ -68,8 +68,8 @@ Result<std::vector<std::int32_t>> chat_prompt(const Tokenizer& tokenizer,
     STRATA_ASSIGN(ChatWriter writer, ChatWriter::create(tokenizer));
     for (const Message& message : messages) {
         if (message.role != "system" && message.role != "user" && message.role != "assistant") {
-            return STRATA_ERROR("a message has the role '", message.role,
-                                "', wanted system, user or assistant");
+            return STRATA_ERROR("a message has the role ", quote(message.role),
+                                ", wanted system, user or assistant");
         }
         writer.message(message.role, message.text);
         writer.line_end();

@@ -66,8 +66,8 @@ Status Engine::Parts::check_drafting(const Drafting& drafting) const {
     }
     if (drafts_mtp(drafting) && !info.has_mtp) {
         return STRATA_ERROR(
-            "the model '", info.name,
-            "' has no MTP layer, and its guesses were asked for: --mtp FILE with one "
+            "the model ", quote(info.name),
+            " has no MTP layer, and its guesses were asked for: --mtp FILE with one "
             "is wanted",
             drafting.kind == DraftKind::joined ? ", or a DFlash2 draft" : "");
     }

@@ -131,6 +131,10 @@ Status check_request(const DraftTrialRequest& request, const ModelInfo& info) {
                             " tokens continued by ", request.max_tokens,
                             " were asked for, wanted at least 1 of each");
     }
+    if (request.prompts > kTrialPromptsMax) {
+        return STRATA_ERROR(request.prompts, " prompts were asked for, wanted at most ",
+                            kTrialPromptsMax);
+    }
     if (request.shards < 1 || request.shard < 0 || request.shard >= request.shards) {
         return STRATA_ERROR("shard ", request.shard, " of ", request.shards,
                             " was asked for, wanted one of 0 to the number of shards less 1");

@@ -340,8 +340,8 @@ Status read_vocabulary(const gguf::File& file, std::int64_t stand_in, Config& co
 Result<Config> read_config(const gguf::File& file, std::int64_t vocabulary) {
     STRATA_ASSIGN(const auto architecture, gguf::require_string(file, "general.architecture"));
     if (architecture != kArchitecture) {
-        return STRATA_ERROR(quote(file.path()), " holds a model of architecture '", architecture,
-                            "', wanted '", kArchitecture, "'");
+        return STRATA_ERROR(quote(file.path()), " holds a model of architecture ",
+                            quote(architecture), ", wanted '", kArchitecture, "'");
     }
     const Keys keys(file);
     Config config;

@@ -25,16 +25,16 @@ Result<std::vector<float>> factors_of(const gguf::File& file, const gguf::Tensor
     const gguf::Tensor* found = find_factors(file, matrix);
     if (found == nullptr) return std::vector<float>{};
     if (matrix.type != quant::Type::nvfp4) {
-        return STRATA_ERROR(quote(file.path()), ": tensor '", found->name, "' is to multiply '",
-                            matrix.name, "' of type ", quant::info(matrix.type).name,
+        return STRATA_ERROR(quote(file.path()), ": tensor ", quote(found->name), " is to multiply ",
+                            quote(matrix.name), " of type ", quant::info(matrix.type).name,
                             ", wanted one of type NVFP4, which alone has such factors");
     }
     const std::uint64_t wanted = matrix.shape.size() > 2 ? matrix.shape[2] : 1;
     if (found->type != quant::Type::f32 || found->elements() != wanted) {
-        return STRATA_ERROR(quote(file.path()), ": tensor '", found->name, "' has ",
+        return STRATA_ERROR(quote(file.path()), ": tensor ", quote(found->name), " has ",
                             found->elements(), " values of type ", quant::info(found->type).name,
-                            ", wanted ", wanted, " of F32, one for each matrix of '", matrix.name,
-                            "'");
+                            ", wanted ", wanted, " of F32, one for each matrix of ",
+                            quote(matrix.name));
     }
     std::vector<float> factors(wanted);
     std::memcpy(factors.data(), found->data.data(), found->data.size());
@@ -53,8 +53,8 @@ const gguf::Tensor* matrix_of_factors(const gguf::File& file, const gguf::Tensor
 Status refuse_factors(const gguf::File& file, const gguf::Tensor& tensor) {
     const gguf::Tensor* found = find_factors(file, tensor);
     if (found == nullptr) return Ok{};
-    return STRATA_ERROR(quote(file.path()), ": tensor '", found->name, "' is to multiply '",
-                        tensor.name, "', whose values are read as they are, wanted none");
+    return STRATA_ERROR(quote(file.path()), ": tensor ", quote(found->name), " is to multiply ",
+                        quote(tensor.name), ", whose values are read as they are, wanted none");
 }
 
 }  // namespace strata::model

@@ -233,10 +233,10 @@ std::vector<std::string> missing(const Config& config, const gguf::File& file, b
         }
         if (tensor == nullptr && spec.presence == Presence::optional) continue;
         if (tensor == nullptr) {
-            sentences.push_back(concat("tensor '", spec.name, "' is missing, wanted shape ",
+            sentences.push_back(concat("tensor ", quote(spec.name), " is missing, wanted shape ",
                                        shape_text(spec.shape)));
         } else if (!same_shape(spec, *tensor)) {
-            sentences.push_back(concat("tensor '", tensor->name, "' has the shape ",
+            sentences.push_back(concat("tensor ", quote(tensor->name), " has the shape ",
                                        shape_text(tensor->shape), ", wanted ",
                                        shape_text(spec.shape)));
         }

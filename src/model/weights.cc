@@ -70,14 +70,15 @@ class Binder {
 Result<std::vector<float>> Binder::factors(const gguf::Tensor& t) const {
     STRATA_ASSIGN(std::vector<float> factors, factors_of(file_, t));
     if (factors.empty() || device_.has_factors()) return factors;
-    return STRATA_ERROR(quote(file_.path()), ": tensor '", t.name, "' has factors of its own, ",
-                        "which the device ", device_.name(), " does not multiply by, wanted none");
+    return STRATA_ERROR(quote(file_.path()), ": tensor ", quote(t.name),
+                        " has factors of its own, ", "which the device ", device_.name(),
+                        " does not multiply by, wanted none");
 }
 
 // All but the address.
 Status Binder::stored(const gguf::Tensor& t, op::Weight& weight) {
     if (quant::info(t.type).decode == nullptr) {
-        return STRATA_ERROR(quote(file_.path()), ": tensor '", t.name, "' is of type ",
+        return STRATA_ERROR(quote(file_.path()), ": tensor ", quote(t.name), " is of type ",
                             quant::info(t.type).name, ", wanted a floating-point type");
     }
     STRATA_ASSIGN(const std::uint64_t row_bytes, quant::row_bytes(t.type, t.shape[0]));
@@ -128,8 +129,8 @@ Status Binder::vector(std::string_view name, const float*& to) {
     STRATA_ASSIGN(const gguf::Tensor* t, tensor(name));
     const quant::TypeInfo& type = quant::info(t->type);
     if (type.decode == nullptr) {
-        return STRATA_ERROR(quote(file_.path()), ": tensor '", t->name, "' is of type ", type.name,
-                            ", wanted a floating-point type");
+        return STRATA_ERROR(quote(file_.path()), ": tensor ", quote(t->name), " is of type ",
+                            type.name, ", wanted a floating-point type");
     }
     STRATA_TRY(refuse_factors(file_, *t));
     std::vector<float> decoded(t->elements());

@@ -108,7 +108,7 @@ Result<model::Config> preset(std::string_view name) {
         config = flash_next();
         base = kFullTableBase;
     } else {
-        return STRATA_ERROR("there is no preset '", name, "', wanted tiny or flash-next");
+        return STRATA_ERROR("there is no preset ", quote(name), ", wanted tiny or flash-next");
     }
     STRATA_TRY(set_ngram_hash(config, base));
     return config;

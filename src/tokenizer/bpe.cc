@@ -132,8 +132,9 @@ Result<Bpe> Bpe::create(const Vocabulary& vocabulary) {
         const std::string spelling = byte_spelling(static_cast<std::uint8_t>(byte));
         const auto found = ids.find(spelling);
         if (found == ids.end()) {
-            return STRATA_ERROR("The vocabulary has no token for the byte ", byte, ", spelled '",
-                                spelling, "'; a byte-level vocabulary has one for each byte.");
+            return STRATA_ERROR("The vocabulary has no token for the byte ", byte, ", spelled ",
+                                quote(spelling),
+                                "; a byte-level vocabulary has one for each byte.");
         }
         bpe.byte_ids_[byte] = found->second;
     }

@@ -23,8 +23,8 @@ Status add_spelling(Spellings& spellings, const Vocabulary& vocabulary, std::siz
     if (token.empty()) return STRATA_ERROR("Token ", id, " of the vocabulary is an empty string.");
     const auto [at, inserted] = spellings.emplace(token, id);
     if (!inserted) {
-        return STRATA_ERROR("Tokens ", at->second, " and ", id, " of the vocabulary are both '",
-                            token, "'.");
+        return STRATA_ERROR("Tokens ", at->second, " and ", id, " of the vocabulary are both ",
+                            quote(token), ".");
     }
     return Ok{};
 }
@@ -67,14 +67,14 @@ Status check_merges(const Vocabulary& vocabulary, const Spellings& normal) {
         const auto& [left, right] = vocabulary.merges[rank];
         for (const std::string& token : {left, right, left + right}) {
             if (normal.count(token) == 0) {
-                return STRATA_ERROR("Merge ", rank, " ('", left, "' and '", right, "') needs '",
-                                    token, "', which is no normal token.");
+                return STRATA_ERROR("Merge ", rank, " (", quote(left), " and ", quote(right),
+                                    ") needs ", quote(token), ", which is no normal token.");
             }
         }
         const std::uint64_t pair = normal.at(left) << 32 | normal.at(right);
         if (!pairs.insert(pair).second) {
-            return STRATA_ERROR("Merge ", rank, " ('", left, "' and '", right,
-                                "') is there a second time.");
+            return STRATA_ERROR("Merge ", rank, " (", quote(left), " and ", quote(right),
+                                ") is there a second time.");
         }
     }
     return Ok{};
@@ -168,15 +168,15 @@ Status check_vocabulary(const Vocabulary& vocabulary) {
 
 Result<Vocabulary> vocabulary_from_gguf(GgufVocabulary source) {
     if (source.model != kGgufModel) {
-        return STRATA_ERROR("tokenizer.ggml.model is '", source.model, "'; only '", kGgufModel,
+        return STRATA_ERROR("tokenizer.ggml.model is ", quote(source.model), "; only '", kGgufModel,
                             "', the byte-level BPE, is known.");
     }
     Vocabulary vocabulary;
     if (source.pre == pre_split_name(PreSplit::qwen2)) {
         vocabulary.pre_split = PreSplit::qwen2;
     } else if (source.pre != pre_split_name(PreSplit::qwen35)) {
-        return STRATA_ERROR("tokenizer.ggml.pre is '", source.pre,
-                            "'; 'qwen35' and 'qwen2' are known.");
+        return STRATA_ERROR("tokenizer.ggml.pre is ", quote(source.pre),
+                            "; 'qwen35' and 'qwen2' are known.");
     }
     STRATA_ASSIGN(vocabulary.kinds, gguf_kinds(source));
     const std::size_t size = source.tokens.size();
@@ -225,8 +225,8 @@ Result<std::pair<std::string, std::string>> split_merge(std::string_view merge, 
     const std::size_t space = merge.find(' ');
     if (space == std::string_view::npos || space == 0 || space + 1 == merge.size() ||
         merge.find(' ', space + 1) != std::string_view::npos) {
-        return STRATA_ERROR("Merge ", rank, " is '", merge.substr(0, kTokenBytesMax),
-                            "'; it should be two tokens with one space between them.");
+        return STRATA_ERROR("Merge ", rank, " is ", quote(merge),
+                            "; it should be two tokens with one space between them.");
     }
     return std::pair(std::string(merge.substr(0, space)), std::string(merge.substr(space + 1)));
 }

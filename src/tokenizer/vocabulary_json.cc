@@ -149,9 +149,8 @@ Result<TokenId> read_id(const Json& value, std::string_view token) {
         const auto id = value.get<std::uint64_t>();
         if (id < static_cast<std::uint64_t>(kVocabularyTokensMax)) return static_cast<TokenId>(id);
     }
-    return STRATA_ERROR("tokenizer.json: the id of '", token.substr(0, kShownBytesMax), "' is ",
-                        shown(value), "; ids are whole numbers from 0 to ",
-                        kVocabularyTokensMax - 1, ".");
+    return STRATA_ERROR("tokenizer.json: the id of ", quote(token), " is ", shown(value),
+                        "; ids are whole numbers from 0 to ", kVocabularyTokensMax - 1, ".");
 }
 
 // Grows the vocabulary to hold `id`; ids in between are unused until they are met.
@@ -171,8 +170,8 @@ Status read_tokens(const Json& vocab, Vocabulary& vocabulary) {
         make_room(vocabulary, id);
         const auto at = static_cast<std::size_t>(id);
         if (vocabulary.kinds[at] != TokenKind::unused) {
-            return STRATA_ERROR("tokenizer.json: '", vocabulary.tokens[at], "' and '", token,
-                                "' both have the id ", id, ".");
+            return STRATA_ERROR("tokenizer.json: ", quote(vocabulary.tokens[at]), " and ",
+                                quote(token), " both have the id ", id, ".");
         }
         vocabulary.tokens[at] = token;
         vocabulary.kinds[at] = TokenKind::normal;
@@ -187,22 +186,22 @@ Status read_added_token(const Json& added, const Json& vocab, Vocabulary& vocabu
                             "; wanted some text.");
     }
     const std::string token(text_of(content));
-    const std::string where = concat("the added token '", token, "'");
+    const std::string where = concat("the added token ", quote(token));
     for (const std::string flag : {"single_word", "lstrip", "rstrip"}) {
         STRATA_TRY(refuse_if_true(added, flag, where));
     }
     STRATA_ASSIGN(const TokenId id, read_id(member(added, "id"), token));
     const Json& normal_id = member(vocab, token);
     if (!normal_id.is_null() && normal_id != Json(id)) {
-        return STRATA_ERROR("tokenizer.json: '", token, "' has the id ", shown(normal_id),
+        return STRATA_ERROR("tokenizer.json: ", quote(token), " has the id ", shown(normal_id),
                             " in model.vocab and ", id, " among the added tokens.");
     }
     make_room(vocabulary, id);
     const auto at = static_cast<std::size_t>(id);
     if (vocabulary.kinds[at] != TokenKind::unused &&
         (vocabulary.kinds[at] != TokenKind::normal || vocabulary.tokens[at] != token)) {
-        return STRATA_ERROR("tokenizer.json: '", vocabulary.tokens[at], "' and '", token,
-                            "' both have the id ", id, ".");
+        return STRATA_ERROR("tokenizer.json: ", quote(vocabulary.tokens[at]), " and ", quote(token),
+                            " both have the id ", id, ".");
     }
     vocabulary.tokens[at] = token;
     const bool special = is_true(member(added, "special"));

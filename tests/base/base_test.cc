@@ -91,7 +91,9 @@ TEST(Text, what_a_terminal_would_obey_is_escaped_and_its_neighbours_are_not) {
     EXPECT_EQ(escaped("\u200d\u200e\u200f\u2010"), "\u200d\\xe2\\x80\\x8e\\xe2\\x80\\x8f\u2010");
     EXPECT_EQ(escaped("\u2027\u2028\u202e\u202f"), "\u2027\\xe2\\x80\\xa8\\xe2\\x80\\xae\u202f");
     EXPECT_EQ(escaped("\u2065\u2066\u2069\u206a"), "\u2065\\xe2\\x81\\xa6\\xe2\\x81\\xa9\u206a");
-    EXPECT_EQ(escaped("\xe2\x80"), "\xe2\x80");
+    EXPECT_EQ(escaped("\xe2\x80"), "\\xe2\\x80");
+    EXPECT_EQ(escaped("\xff\x9b|東\x80"), "\\xff\\x9b|東\\x80");
+    EXPECT_EQ(escaped("\xc0\x9b|\xf5"), "\\xc0\\x9b|\\xf5");
     EXPECT_EQ(escaped(""), "");
 }
 

@@ -249,5 +249,19 @@ TEST_F(EvalCommand, wrong_trials_of_drafters_are_refused) {
     expect_failed(with({"--prompt-tokens", "100000"}), "wanted at most the context");
 }
 
+TEST_F(EvalCommand, what_a_kind_of_text_is_called_stands_in_one_cell) {
+    const auto acceptance = [&](const std::string& kind, const std::string& prompts) {
+        return run_strata({"eval", "acceptance", "-m", model_, "-f", kind + "=-", "--prompt-tokens",
+                           "8", "--prompts", prompts, "-n", "2", "--draft", "suffix"},
+                          {.input = kText});
+    };
+    const Ran ran = acceptance("\x1b[31mX\x9b", "1");
+    expect_done(ran);
+    EXPECT_NE(ran.out.find("\\x1b[31mX\\x9b"), std::string::npos) << ran.out;
+    expect_failed(acceptance(std::string(101, 'k'), "1"), "has 101 bytes, wanted at most 100");
+    expect_failed(acceptance("code", "2000000000"),
+                  "2000000000 prompts were asked for, wanted at most 100000");
+}
+
 }  // namespace
 }  // namespace strata::test

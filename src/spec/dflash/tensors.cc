@@ -79,15 +79,15 @@ bool same_shape(const std::vector<std::uint64_t>& wanted, const gguf::Tensor& te
 Status check_shape(const gguf::File& file, const gguf::Tensor& tensor,
                    const std::vector<std::uint64_t>& wanted) {
     if (same_shape(wanted, tensor)) return Ok{};
-    return STRATA_ERROR(quote(file.path()), ": tensor '", tensor.name, "' has the shape ",
+    return STRATA_ERROR(quote(file.path()), ": tensor ", quote(tensor.name), " has the shape ",
                         shape_text(tensor.shape), ", wanted ", shape_text(wanted));
 }
 
 Status check_type(const gguf::File& file, const gguf::Tensor& tensor, bool vector) {
     const quant::TypeInfo& type = quant::info(tensor.type);
     if (type.decode != nullptr && (!vector || type.block == 1)) return Ok{};
-    return STRATA_ERROR(quote(file.path()), ": tensor '", tensor.name, "' is of type ", type.name,
-                        ", wanted ",
+    return STRATA_ERROR(quote(file.path()), ": tensor ", quote(tensor.name), " is of type ",
+                        type.name, ", wanted ",
                         vector ? "F32, F16 or BF16" : "a floating-point or quantized type");
 }
 
@@ -140,8 +140,8 @@ Status check_tensors(const Config& config, const gguf::File& file) {
     for (const TensorSpec& spec : tensor_list(config)) {
         const gguf::Tensor* tensor = find_tensor(file, spec);
         if (tensor == nullptr) {
-            return STRATA_ERROR(quote(file.path()), ": tensor '", spec.name,
-                                "' is missing, wanted shape ", shape_text(spec.shape));
+            return STRATA_ERROR(quote(file.path()), ": tensor ", quote(spec.name),
+                                " is missing, wanted shape ", shape_text(spec.shape));
         }
         STRATA_TRY(check_shape(file, *tensor, spec.shape));
         STRATA_TRY(check_type(file, *tensor, spec.shape.size() == 1));
