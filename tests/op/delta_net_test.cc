@@ -25,17 +25,7 @@ void expect_oracle(const std::string& label, const DeltaNetLayer& layer, const D
     on_backends(
         label, [&](TestBackend& b) { return run_delta_net(b, label, layer, from, x, options); },
         [&](const DeltaNetOutput& got) {
-            expect_close(label + ", y", got.y, want.y, Tolerance::recurrence());
-            expect_close(label + ", memory", got.state.memory, want.memory,
-                         Tolerance::recurrence());
-            expect_close(label + ", history", got.state.history, want.history,
-                         Tolerance::projection());
-            if (!options.trace) return;
-            const Tolerance projection = Tolerance::projection();
-            expect_close(label + ", u", got.trace.projected, want.projected, projection);
-            expect_close(label + ", c", got.trace.convolved, want.convolved, projection);
-            expect_close(label + ", beta", got.trace.beta, want.beta, projection);
-            expect_close(label + ", alpha", got.trace.decay, want.decay, projection);
+            expect_result(label, got, want, Tolerance::recurrence(), options.trace);
         });
 }
 

@@ -23,15 +23,7 @@ std::vector<float> random_rows(Random& random, std::int64_t rows) {
 void expect_oracle(const std::string& label, const DeltaNetOutput& got, const DeltaNetLayer& layer,
                    const DeltaNetState& from, const std::vector<float>& x) {
     const DeltaNetResult want = delta_net_oracle(layer, rows_of(x, kInputWidth), from);
-    const Tolerance projection = Tolerance::projection();
-    expect_close(label + ", y", got.y, want.y, Tolerance::rounded_inputs());
-    expect_close(label + ", memory", got.state.memory, want.memory, Tolerance::recurrence());
-    expect_close(label + ", history", got.state.history, want.history, projection);
-    if (got.trace.projected.empty()) return;
-    expect_close(label + ", u", got.trace.projected, want.projected, projection);
-    expect_close(label + ", c", got.trace.convolved, want.convolved, projection);
-    expect_close(label + ", beta", got.trace.beta, want.beta, projection);
-    expect_close(label + ", alpha", got.trace.decay, want.decay, projection);
+    expect_result(label, got, want, Tolerance::rounded_inputs(), !got.trace.projected.empty());
 }
 
 // The rows in calls of these many, all but the first in place; then the trace is left out.

@@ -36,6 +36,19 @@ void expect_same_output(const std::string& what, const DeltaNetOutput& got,
     expect_same_bits(what + ", decay", got.trace.decay, want.trace.decay);
 }
 
+void expect_result(const std::string& label, const DeltaNetOutput& got, const DeltaNetResult& want,
+                   const Tolerance& y_tolerance, bool trace) {
+    const Tolerance projection = Tolerance::projection();
+    expect_close(label + ", y", got.y, want.y, y_tolerance);
+    expect_close(label + ", memory", got.state.memory, want.memory, Tolerance::recurrence());
+    expect_close(label + ", history", got.state.history, want.history, projection);
+    if (!trace) return;
+    expect_close(label + ", u", got.trace.projected, want.projected, projection);
+    expect_close(label + ", c", got.trace.convolved, want.convolved, projection);
+    expect_close(label + ", beta", got.trace.beta, want.beta, projection);
+    expect_close(label + ", alpha", got.trace.decay, want.decay, projection);
+}
+
 DeltaNetOutput run_delta_net(TestBackend& backend, const std::string& label,
                              const DeltaNetLayer& layer, const DeltaNetState& from,
                              const std::vector<float>& x, DeltaOptions options) {

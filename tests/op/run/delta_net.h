@@ -32,6 +32,10 @@ void expect_same_output(const std::string& what, const DeltaNetState& got,
 void expect_same_output(const std::string& what, const DeltaNetOutput& got,
                         const DeltaNetOutput& want);
 
+// Of an oracle's result; `trace`: of its trace too.
+void expect_result(const std::string& label, const DeltaNetOutput& got, const DeltaNetResult& want,
+                   const Tolerance& y_tolerance, bool trace);
+
 DeltaNetOutput run_delta_net(TestBackend& backend, const std::string& label,
                              const DeltaNetLayer& layer, const DeltaNetState& from,
                              const std::vector<float>& x, DeltaOptions options = {});
