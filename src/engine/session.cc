@@ -147,7 +147,10 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
     };
     PickedBy picked;
     picked.ask = [&](std::span<const std::int32_t> before, std::span<const std::int32_t> window,
-                     model::StepRequest& step) { sampler.ask(before, window, step); };
+                     model::StepRequest& step) {
+        if (!request.ignore_end_tokens) step.ends = parts.info.end_tokens;
+        sampler.ask(before, window, step);
+    };
     picked.take = [&](const model::RowPick& pick) -> Result<std::optional<bool>> {
         const auto token = sampler.pick_of(pick, static_cast<std::int64_t>(text.size()));
         if (!token) return std::optional<bool>();

@@ -82,8 +82,7 @@ void Forward::delta_net(const LayerWeights& layer, DeltaLayerState& state, Mode 
     op.to = state.next;
     if (mode.traced) {
         const std::int64_t rows = work_.x.rows;
-        op.trace = {state.trace.projected.first_rows(rows), state.trace.convolved.first_rows(rows),
-                    state.trace.beta.first_rows(rows), state.trace.decay.first_rows(rows)};
+        op.trace = state.trace.first_rows(rows);
     }
     op.y = work_.y;
     ops_.delta_net(op, queue_);

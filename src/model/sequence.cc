@@ -344,20 +344,26 @@ void Sequence::mark_mtp(std::vector<std::int64_t>& key) const {
     add_address(key, mtp_.attention.raw_now);
 }
 
-void Sequence::replay(std::int64_t rows, const op::Table& ops, device::Queue& queue) const {
+void Sequence::replay(const op::KeptRows& kept, const op::Table& ops, device::Queue& queue) const {
     const op::DeltaShape shape{config_.delta_key_heads, config_.delta_value_heads,
                                config_.delta_head_dim, config_.delta_head_dim,
                                config_.delta_kernel};
+    std::vector<op::ReplayedLayer> layers;
     for (const DeltaLayerState& state : delta_) {
-        ops.delta_replay({state.trace, rows, shape, op::HeadOrder::tiled, state.now}, queue);
+        layers.push_back({state.trace.first_rows(kept.rows), state.now, state.next});
     }
-    const auto shift = [&](float* now, MatrixView<float> trace, std::int64_t history) {
-        ops.shift_history({{now, history, trace.cols}, trace, rows}, queue);
+    ops.delta_replay({layers, kept, shape, op::HeadOrder::tiled}, queue);
+    std::vector<op::ShiftedHistory> histories;
+    const auto add = [&](const float* from, float* to, MatrixView<float> trace, std::int64_t rows) {
+        histories.push_back({from, {to, rows, trace.cols}, trace.first_rows(kept.rows)});
     };
     for (const AttentionLayerState& state : attention_) {
-        shift(state.raw_now, state.raw_trace, config_.index_ratio - 1);
+        add(state.raw_now, state.raw_next, state.raw_trace, config_.index_ratio - 1);
     }
-    if (config_.ngram.present()) shift(ngram_.now, ngram_.trace, config_.ngram.history_rows());
+    if (config_.ngram.present()) {
+        add(ngram_.now, ngram_.next, ngram_.trace, config_.ngram.history_rows());
+    }
+    ops.shift_history({histories, kept}, queue);
 }
 
 void Sequence::swap_states() {
@@ -367,6 +373,7 @@ void Sequence::swap_states() {
 }
 
 void Sequence::keep(std::int64_t rows) {
+    if (rows > 0) swap_states();
     tokens_.insert(tokens_.end(), pending_.begin(), pending_.begin() + rows);
     pending_.clear();
 }
@@ -375,11 +382,7 @@ void Sequence::commit(std::int64_t rows, const op::Table& ops, device::Queue& qu
     const auto stepped = static_cast<std::int64_t>(pending_.size());
     STRATA_CHECK(rows >= 0 && rows <= stepped);
     STRATA_CHECK(rows == stepped || rows == 0 || pending_traced_);
-    if (rows == stepped) {
-        swap_states();
-    } else if (rows > 0) {
-        replay(rows, ops, queue);
-    }
+    if (rows > 0 && rows != next_rows_) replay({rows}, ops, queue);
     keep(rows);
 }
 

@@ -5,7 +5,8 @@
 // together, or drop() forgets them all. The kinds of state, and what makes each of them droppable:
 //   keys, values, block keys      rows at and past the committed length are scratch
 //   delta-net memories, histories the step writes the state after all its rows beside the committed
-//                                 one; commit swaps the two, or replays the window's trace
+//                                 one; commit swaps the two, and before that makes it the one
+//                                 after fewer rows by the window's trace
 //   recent tokens, length         host values, changed by commit alone
 #pragma once
 
@@ -153,11 +154,11 @@ class Sequence {
 
     // Keeps the first `rows` of the pending ones; ops run on the queue.
     void commit(std::int64_t rows, const op::Table& ops, device::Queue& queue);
-    // The parts of it: brings the state forward by the first rows of a window, takes the state
-    // after all rows, notes the tokens.
-    void replay(std::int64_t rows, const op::Table& ops, device::Queue& queue) const;
-    void swap_states();
+    // The parts of it: makes the next state that after the first rows of a window, whatever it was;
+    // takes the next state, which is that after `rows` rows, and notes their tokens.
+    void replay(const op::KeptRows& kept, const op::Table& ops, device::Queue& queue) const;
     void keep(std::int64_t rows);
+    void swap_states();
     void drop() { pending_.clear(); }
 
     Config config_;
@@ -171,6 +172,7 @@ class Sequence {
     std::vector<std::int32_t> tokens_;
     std::vector<std::int32_t> pending_;  // the tokens of the step under way
     bool pending_traced_ = false;        // the step was a window: a part of it can be kept
+    std::int64_t next_rows_ = 0;         // of the pending ones: next states are after so many
 };
 
 }  // namespace strata::model

@@ -23,6 +23,7 @@ void StepMemory::lay_out(const Config& config, std::int64_t rows_max, std::int64
     mean = pieces.matrix<float>(std::max(rows_max, kRecordedFeatureRows), config.hidden);
     told_pass = pieces.take<ToldPass>(1);
     told_chain = pieces.take<ToldChain>(1);
+    accepted = pieces.take<std::int64_t>(1);
     picked = pieces.vector<op::Picked>(kMtpChainMax);
     best = pieces.matrix<op::Candidate>(1, 1);
     drawn = pieces.matrix<op::Drawn>(kWindowRowsMax, 1 + op::kDrawnMax);

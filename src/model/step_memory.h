@@ -7,6 +7,7 @@
 #include "device/carver.h"
 #include "model/config.h"
 #include "model/forward.h"
+#include "op/accept.h"
 #include "op/draw.h"
 #include "op/pick.h"
 
@@ -19,11 +20,12 @@ inline constexpr std::int64_t kMtpChainMax = 16;
 inline constexpr std::int64_t kRecordedFeatureRows = 256;
 
 // What a recorded pass is told, in one transfer: where its first row stands, which row of
-// FeaturePlace::rows its first row's features are, and its tokens.
+// FeaturePlace::rows its first row's features are, its tokens, and those that end a text.
 struct ToldPass {
     std::int64_t first = 0;
     std::int64_t feature_row = 0;
     std::array<std::int32_t, kWindowRowsMax> tokens{};
+    std::array<std::int32_t, op::kEndTokensMax> ends{};
 };
 
 // The same of a chain of guesses: where each stands; where the first of the cells that come before
@@ -44,6 +46,7 @@ struct StepMemory {
     MatrixView<float> mean;             // [at least rows_max and kRecordedFeatureRows, D]
     ToldPass* told_pass = nullptr;      // recorded work reads its tokens here, other work in `work`
     ToldChain* told_chain = nullptr;    // the chain is here where it is not recorded too
+    std::int64_t* accepted = nullptr;   // rows of a window
     VectorView<op::Picked> picked;      // [kMtpChainMax]
     MatrixView<op::Candidate> best;     // [1, 1], of the last guess of a chain
     MatrixView<op::Drawn> drawn;        // [kWindowRowsMax, 1 + kDrawnMax]

@@ -190,7 +190,7 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     row_picks_.clear();
     const bool recorded = is_recorded(request);
     if (recorded) {
-        tell_pass(sequence.length(), request.features_to.at, request.tokens);
+        tell_pass(sequence.length(), request.features_to.at, request.tokens, request.ends);
     } else {
         upload_tokens(request.tokens);
     }
@@ -200,6 +200,7 @@ Result<StepResult> Target::step(Sequence& sequence, const StepRequest& request) 
     STRATA_TRY(status());
     sequence.pending_.assign(request.tokens.begin(), request.tokens.end());
     sequence.pending_traced_ = request.window;
+    sequence.next_rows_ = accepts(request) ? accepted(request) : rows;
     const auto layers = static_cast<std::int64_t>(request.feature_layers.size());
     const bool placed = !request.features_to.rows.empty();
     return StepResult{

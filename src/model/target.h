@@ -75,6 +75,12 @@ struct StepRequest {
     // Logits of a window may stay where a device picks from them: the result says what it picked.
     Picks picks = Picks::none;
     const Draws* draws = nullptr;  // for draws
+    // Of a window of which all rows are picked from: where work is recorded, the device counts how
+    // many rows the text takes in as far as it knows (op/accept.h), `ends` being tokens that end
+    // it, and makes the next states those after as many. The caller commits what it finds itself;
+    // where that is as many, all of it is done.
+    bool accept = false;
+    std::span<const std::int32_t> ends;
     // Takes the logits as they are made, some rows at a time; the result then has none. All rows
     // of a long chunk are more memory than its state. Its error is the step's.
     const LogitSink* logit_sink = nullptr;
@@ -252,8 +258,12 @@ class Target {
     // they are more than fit.
     MatrixView<float> features_of(const StepRequest& request) const;
     void tell_pass(std::int64_t first, std::int64_t feature_row,
-                   std::span<const std::int32_t> tokens);
+                   std::span<const std::int32_t> tokens, std::span<const std::int32_t> ends = {});
     bool is_recorded(const StepRequest& request) const;
+    bool accepts(const StepRequest& request) const;
+    void submit_accept(const Sequence& sequence, const StepRequest& request);
+    // What the device found.
+    std::int64_t accepted(const StepRequest& request) const;
     Status run_recorded(Sequence& sequence, const StepRequest& request);
     void take_picks(std::int64_t rows);
     void submit_draw(MatrixView<const float> logits, VectorView<const std::int64_t> token_of_row,

@@ -25,10 +25,12 @@ bool Target::is_recorded(const StepRequest& request) const {
 }
 
 void Target::tell_pass(std::int64_t first, std::int64_t feature_row,
-                       std::span<const std::int32_t> tokens) {
-    ToldPass told{.first = first, .feature_row = feature_row, .tokens = {}};
+                       std::span<const std::int32_t> tokens, std::span<const std::int32_t> ends) {
+    ToldPass told{.first = first, .feature_row = feature_row, .tokens = {}, .ends = {}};
     STRATA_CHECK(tokens.size() <= told.tokens.size());
     std::copy(tokens.begin(), tokens.end(), told.tokens.begin());
+    told.ends.fill(-1);
+    std::copy_n(ends.begin(), std::min(ends.size(), told.ends.size()), told.ends.begin());
     device_->upload(*queue_, reinterpret_cast<std::byte*>(at_.told_pass),
                     std::as_bytes(std::span(&told, 1)));
 }
@@ -48,12 +50,49 @@ void Target::submit_step(Sequence& sequence, const StepRequest& request, std::in
     if (request.picks == Picks::none) return;
     if (request.picks == Picks::draw) {
         submit_draw(logits, {}, request.draws->filters());
-        return;
+    } else {
+        op::Pick pick;
+        pick.logits = logits;
+        pick.picked = {at_.picked.data, logits.rows};
+        ops_.pick(pick, *queue_);
     }
-    op::Pick pick;
-    pick.logits = logits;
-    pick.picked = {at_.picked.data, logits.rows};
-    ops_.pick(pick, *queue_);
+    if (accepts(request)) submit_accept(sequence, request);
+}
+
+// Of one row there is nothing to choose.
+bool Target::accepts(const StepRequest& request) const {
+    return request.accept && is_recorded(request) && request.picks != Picks::none &&
+           request.logits == LogitRows::all && request.tokens.size() > 1;
+}
+
+void Target::submit_accept(const Sequence& sequence, const StepRequest& request) {
+    const auto rows = static_cast<std::int64_t>(request.tokens.size());
+    op::Accept accept;
+    accept.window = {at_.told_pass->tokens.data(), rows};
+    accept.ends = {at_.told_pass->ends.data(), op::kEndTokensMax};
+    accept.rows = at_.accepted;
+    if (request.picks == Picks::draw) {
+        accept.drawn = at_.drawn.first_rows(rows);
+    } else {
+        accept.picked = {at_.picked.data, rows};
+    }
+    ops_.accept(accept, *queue_);
+    sequence.replay({rows, at_.accepted}, ops_, *queue_);
+}
+
+// From what it was told and what it picked, of which the host has both: it need not be fetched.
+std::int64_t Target::accepted(const StepRequest& request) const {
+    const auto rows = static_cast<std::int64_t>(request.tokens.size());
+    const std::size_t ends = std::min(request.ends.size(), std::size_t{op::kEndTokensMax});
+    op::Accept accept;
+    accept.window = {request.tokens.data(), rows};
+    accept.ends = {request.ends.data(), static_cast<std::int64_t>(ends)};
+    if (request.picks == Picks::draw) {
+        accept.drawn = {drawn_.data(), rows, at_.drawn.cols};
+    } else {
+        accept.picked = {picked_.data(), rows};
+    }
+    return accept.count();
 }
 
 Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
@@ -69,6 +108,7 @@ Status Target::run_recorded(Sequence& sequence, const StepRequest& request) {
             is_mixed(sequence, request) ? 1 : 0,
             static_cast<std::int64_t>(request.picks),
             request.picks == Picks::draw ? request.draws->filters() : 0,
+            accepts(request) ? 1 : 0,
             static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(place.data))};
     key_.insert(key_.end(), request.feature_layers.begin(), request.feature_layers.end());
     sequence.mark_trunk(key_);
@@ -150,14 +190,13 @@ void Target::take_draws(std::int64_t rows) {
 }
 
 void Target::commit_state(Sequence& sequence, std::int64_t rows) {
-    if (!queue_->records() || rows == static_cast<std::int64_t>(sequence.pending_.size()) ||
-        rows == 0) {
+    if (!queue_->records() || rows == sequence.next_rows_ || rows == 0) {
         sequence.commit(rows, ops_, *queue_);
         return;
     }
     key_ = {static_cast<std::int64_t>(Recorded::replay), rows};
     sequence.mark_trunk(key_);
-    queue_->run(key_, [&] { sequence.replay(rows, ops_, *queue_); });
+    queue_->run(key_, [&] { sequence.replay({rows}, ops_, *queue_); });
     sequence.keep(rows);
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "device/tensor.h"
+#include "op/kept_rows.h"
 #include "op/weight.h"
 
 namespace strata::op {
@@ -32,6 +34,11 @@ struct DeltaTrace {
     MatrixView<float> convolved;  // [T, C]: c
     MatrixView<float> beta;       // [T, Hv]
     MatrixView<float> decay;      // [T, Hv]: alpha
+
+    constexpr DeltaTrace first_rows(std::int64_t n) const {
+        return {projected.first_rows(n), convolved.first_rows(n), beta.first_rows(n),
+                decay.first_rows(n)};
+    }
 };
 
 struct DeltaShape {
@@ -91,14 +98,24 @@ struct DeltaNet {
     MatrixView<float> y;
 };
 
-// Advances `state` in place by the first `rows` rows of a trace: the state that DeltaNet in
-// recurrent form leaves after exactly those rows, bit for bit. 0 <= rows <= T.
+// One layer of DeltaReplay.
+struct ReplayedLayer {
+    DeltaTrace trace;  // of a window of T rows that followed `from`
+    DeltaState from;
+    DeltaState to;
+};
+
+// to = the state that DeltaNet in recurrent form leaves after exactly the kept rows, bit for bit:
+// of several layers, which share nothing.
+//
+// Shapes    As KeptRows has them.
+// Effects   Writes each `to`, which is disjoint from its `from` or the same memory; but with
+//           kept.told as KeptRows says.
 struct DeltaReplay {
-    DeltaTrace trace;
-    std::int64_t rows = 0;
+    std::span<const ReplayedLayer> layers;
+    KeptRows kept;
     DeltaShape shape;
     HeadOrder order = HeadOrder::tiled;
-    DeltaState state;
 };
 
 }  // namespace strata::op

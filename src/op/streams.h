@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "device/tensor.h"
+#include "op/kept_rows.h"
 #include "op/weight.h"
 
 namespace strata::op {
@@ -73,15 +75,22 @@ struct MtpFuse {
     MatrixView<float> out;
 };
 
-// Moves a history on by the first `rows` rows of a window: history becomes the last n rows of
-// (history ++ window[0 .. rows)), n its own row count.
-//
-// Shapes    history [n, C] in place; window [T, C]; 0 <= rows <= T.
-// Effects   Writes history; window does not overlap it. Exact.
-struct ShiftHistory {
-    MatrixView<float> history;
+// One history of ShiftHistory.
+struct ShiftedHistory {
+    const float* from = nullptr;
+    MatrixView<float> to;
     MatrixView<const float> window;
-    std::int64_t rows = 0;
+};
+
+// Moves histories on by the kept rows of their windows: to = the last n rows of
+// (from ++ window[0 .. kept)), n the rows of `to`.
+//
+// Shapes    from, to [n, C]; window [T, C], all with the same T.
+// Effects   Writes each `to`, which is disjoint from its `from` or the same memory, but with
+//           kept.told as KeptRows says. Nothing else overlaps. Exact.
+struct ShiftHistory {
+    std::span<const ShiftedHistory> histories;
+    KeptRows kept;
 };
 
 }  // namespace strata::op

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/device.h"
+#include "op/accept.h"
 #include "op/delta_net.h"
 #include "op/dflash_block.h"
 #include "op/dflash_context.h"

@@ -68,6 +68,7 @@ Result<RoundResult> run_round(const RoundParts& parts, const std::vector<std::in
     request.tokens = window;
     request.window = true;
     request.logits = model::LogitRows::all;
+    request.accept = true;
     if (parts.ask) parts.ask(text, window, request);
     logits.clear();
     round.window.rows = static_cast<std::int64_t>(window.size());

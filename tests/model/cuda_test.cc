@@ -125,6 +125,86 @@ TEST(CudaModel, picks_the_largest_of_logits_that_can_be_fetched) {
 
 // Rows of prompts have the same bits wherever the prompt is cut, so a state that comes back goes on
 // as one that was read in one piece.
+// The greedy text after `first`, a row at a time, and the saved state before each token of it.
+struct Greedy {
+    Tokens text;
+    std::vector<std::string> states;
+};
+
+Greedy greedy(model::Target& target, model::Sequence& sequence, std::int32_t first,
+              std::size_t count) {
+    Greedy made;
+    made.text = {first};
+    while (made.text.size() < count) {
+        made.states.push_back(target.save(sequence));
+        model::StepRequest request;
+        request.tokens = std::span(made.text).last(1);
+        request.window = true;
+        request.picks = model::Picks::largest;
+        const auto result = target.step(sequence, request);
+        STRATA_CHECK(result.ok());
+        const std::int32_t next = result->picked.front().largest.token;
+        target.commit(sequence, 1);
+        made.text.push_back(next);
+    }
+    return made;
+}
+
+// The state after `kept` rows of a window; what the commit took.
+struct Committed {
+    std::string state;
+    CudaCounts work;
+};
+
+Committed commit_window(model::Target& target, model::Sequence& sequence, const std::string& before,
+                        const model::StepRequest& request, std::int64_t kept) {
+    STRATA_CHECK(target.restore(sequence, before).ok());
+    STRATA_CHECK(target.step(sequence, request).ok());
+    const auto started = cuda_counts();
+    target.commit(sequence, kept);
+    const auto ended = cuda_counts();
+    return {target.save(sequence), started ? *ended - *started : CudaCounts{}};
+}
+
+// Whatever the device counted, and however many rows are kept in the end.
+TEST(CudaModel, rows_that_the_device_accepts_are_committed_without_work) {
+    TestBackend* backend = cuda_backend();
+    if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";
+    Loaded models(*backend, {});
+    model::Target& target = *models.cuda;
+    auto sequence = std::move(target.make_sequence({256, op::CacheType::f16, false})).value();
+    constexpr std::size_t kRows = 4;
+    const Greedy plain = greedy(target, sequence, 3, kRows + 2);
+    struct Case {
+        std::size_t right;  // rows that plain decoding has
+        std::size_t told;   // by the device: fewer where the text ends
+        std::int64_t kept;
+    };
+    for (const Case& one : {Case{2, 2, 2}, Case{2, 2, 1}, Case{2, 2, 4}, Case{4, 4, 4},
+                            Case{4, 4, 3}, Case{4, 2, 2}}) {
+        Tokens window(plain.text.begin(), plain.text.begin() + kRows);
+        if (one.right < kRows) window[one.right] = window[one.right] == 5 ? 6 : 5;
+        const Tokens ends = {one.told < one.right ? plain.text[one.told] : -1};
+        model::StepRequest request;
+        request.tokens = window;
+        request.window = true;
+        request.logits = model::LogitRows::all;
+        request.picks = model::Picks::largest;
+        const std::string& before = plain.states.front();
+        const auto want = commit_window(target, sequence, before, request, one.kept);
+        request.accept = true;
+        request.ends = ends;
+        const auto got = commit_window(target, sequence, before, request, one.kept);
+        const std::string label = std::to_string(one.kept) + " kept of " +
+                                  std::to_string(one.told) + " told, " + std::to_string(one.right) +
+                                  " right";
+        EXPECT_EQ(got.state, want.state) << label;
+        if (one.kept != static_cast<std::int64_t>(one.told)) continue;
+        EXPECT_EQ(got.state, plain.states[one.told]) << label;
+        EXPECT_EQ(got.work.kernels, 0) << label;
+    }
+}
+
 TEST(CudaModel, goes_on_from_a_state_in_two_parts_as_from_a_cold_start) {
     TestBackend* backend = cuda_backend();
     if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";

@@ -124,7 +124,7 @@ TEST(DeltaNet, wide_rows_are_the_same_on_any_number_of_threads) {
         expect_same_bits(backend.name + ", y", parts.y, all.y);
         expect_same_output(backend.name, parts.state, all.state);
         expect_same_output(backend.name + ", replay",
-                           run_delta_replay(backend, "wide", layer, from, all.trace, 66),
+                           run_delta_replay(backend, "wide", layer, from, all.trace, 66, from),
                            all.state);
     }
 }
@@ -145,9 +145,9 @@ TEST(DeltaNet, heads_as_long_as_wide_are_the_same_however_they_are_split) {
             const auto parts = run_in_parts(backend, layer, from, x, 3);
             expect_same_bits(backend.name + ", y", parts.y, all.y);
             expect_same_output(backend.name, parts.state, all.state);
-            expect_same_output(backend.name + ", replay",
-                               run_delta_replay(backend, "square", layer, from, all.trace, 10),
-                               all.state);
+            expect_same_output(
+                backend.name + ", replay",
+                run_delta_replay(backend, "square", layer, from, all.trace, 10, from), all.state);
         }
     }
 }
@@ -307,16 +307,46 @@ TEST(DeltaReplay, of_m_rows_is_running_m_rows) {
             const auto x = random.floats(rows * kWidth, -2, 2);
             for (TestBackend& backend : backends()) {
                 const auto all = run_delta_net(backend, "all", layer, from, x, {.trace = true});
-                for (std::int64_t m = 0; m <= rows; ++m) {
-                    const auto got = run_delta_replay(backend, "replay", layer, from, all.trace, m);
-                    const auto want = m == 0 ? from
-                                             : run_delta_net(backend, "m rows", layer, from,
-                                                             slice(x, 0, m, kWidth))
-                                                   .state;
-                    expect_same_output(name(backend.name.c_str(), rows) + " m=" + std::to_string(m),
-                                       got, want);
+                for (std::int64_t m = 1; m <= rows; ++m) {
+                    const auto want =
+                        run_delta_net(backend, "m rows", layer, from, slice(x, 0, m, kWidth)).state;
+                    for (const bool in_place : {false, true}) {
+                        const auto got = run_delta_replay(backend, "replay", layer, from, all.trace,
+                                                          m, from, {.in_place = in_place});
+                        expect_same_output(
+                            name(backend.name.c_str(), rows) + " m=" + std::to_string(m), got,
+                            want);
+                    }
                 }
             }
+        }
+    }
+}
+
+// More layers than a launch takes.
+TEST(DeltaReplay, of_many_layers_moves_each_by_as_many_rows_as_memory_tells) {
+    Random random("delta_replay told");
+    // Memories in device memory, and in registers.
+    for (const int dim : {16, 32}) {
+        const op::DeltaShape shape{
+            .key_heads = 1, .value_heads = 2, .key_dim = dim, .value_dim = dim, .kernel = 4};
+        const auto layer = random_delta_net(random, Types::mixed(), shape, kWidth);
+        const auto from = random_delta_state(random, layer);
+        const std::int64_t rows = 5;
+        const auto x = random.floats(rows * kWidth, -2, 2);
+        for (TestBackend& backend : backends()) {
+            const auto all = run_delta_net(backend, "all", layer, from, x, {.trace = true});
+            for (std::int64_t m = 1; m < rows; ++m) {
+                const auto got = run_delta_replay(backend, "told", layer, from, all.trace, rows,
+                                                  all.state, {.told = m, .layers = 37});
+                expect_same_output(
+                    backend.name + " m=" + std::to_string(m), got,
+                    run_delta_net(backend, "m rows", layer, from, slice(x, 0, m, kWidth)).state);
+            }
+            // What lies there is not looked at.
+            const auto kept = run_delta_replay(backend, "all told", layer, from, all.trace, rows,
+                                               from, {.told = rows, .layers = 2});
+            expect_same_output(backend.name + ", nothing done", kept, from);
         }
     }
 }

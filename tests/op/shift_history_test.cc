@@ -10,15 +10,43 @@
 namespace strata::test {
 namespace {
 
+constexpr std::int64_t kToldRows = 4;
+
+// In place.
 std::vector<float> run_shift(TestBackend& backend, const std::vector<float>& history,
                              const std::vector<float>& window, std::int64_t cols,
                              std::int64_t rows) {
     Rig rig(backend, "shift_history");
     const auto kept = rig.state("history", history, cols);
-    rig.ops().shift_history(
-        {.history = kept, .window = rig.input("window", window, cols), .rows = rows}, rig.queue());
+    const op::ShiftedHistory one{kept.data, kept, rig.input("window", window, cols)};
+    rig.ops().shift_history({.histories = {&one, 1}, .kept = {rows}}, rig.queue());
     rig.finish();
     return rig.read(kept.data);
+}
+
+// `count` histories of different widths at once, to where `before` stands, by as many rows as
+// memory tells: the first columns of each.
+std::vector<std::vector<float>> run_told(TestBackend& backend, const std::vector<float>& history,
+                                         const std::vector<float>& window,
+                                         const std::vector<float>& before, int count,
+                                         std::int64_t told) {
+    Rig rig(backend, "shift_history, told");
+    std::vector<op::ShiftedHistory> all;
+    for (int i = 0; i < count; ++i) {
+        const std::string of = std::to_string(i);
+        const std::int64_t cols = i % 2 == 0 ? 1 : static_cast<std::int64_t>(before.size());
+        const auto from = rig.input(("from" + of).c_str(), history, cols);
+        all.push_back({from.data, rig.state(("to" + of).c_str(), before, cols),
+                       rig.input(("window" + of).c_str(), window, cols)});
+    }
+    // The windows have as many rows as the narrower ones let them.
+    for (op::ShiftedHistory& one : all) one.window.rows = kToldRows;
+    const op::KeptRows kept{kToldRows, rig.input("told", std::vector<std::int64_t>{told})};
+    rig.ops().shift_history({.histories = all, .kept = kept}, rig.queue());
+    rig.finish();
+    std::vector<std::vector<float>> moved;
+    for (const op::ShiftedHistory& one : all) moved.push_back(rig.read(one.to.data));
+    return moved;
 }
 
 TEST(ShiftHistory, keeps_the_last_rows_of_history_and_window) {
@@ -28,7 +56,7 @@ TEST(ShiftHistory, keeps_the_last_rows_of_history_and_window) {
             for (const std::int64_t rows : {1, 2, 3, 5, 9, 10, 30}) {
                 const auto history = random.floats(n * cols, -1, 1);
                 const auto window = random.floats(rows * cols, -1, 1);
-                for (std::int64_t m = 0; m <= rows; ++m) {
+                for (std::int64_t m = 1; m <= rows; ++m) {
                     auto all = history;
                     append(all, slice(window, 0, m, cols));
                     for (TestBackend& backend : backends()) {
@@ -37,6 +65,32 @@ TEST(ShiftHistory, keeps_the_last_rows_of_history_and_window) {
                             run_shift(backend, history, window, cols, m), slice(all, m, n, cols));
                     }
                 }
+            }
+        }
+    }
+}
+
+// More histories than a launch takes.
+TEST(ShiftHistory, of_many_moves_each_by_as_many_rows_as_memory_tells) {
+    Random random("shift_history told");
+    constexpr std::int64_t kValues = 300;
+    const auto history = random.floats(kValues, -1, 1);
+    const auto window = random.floats(kToldRows * kValues, -1, 1);
+    const auto before = random.floats(kValues, -1, 1);
+    for (TestBackend& backend : backends()) {
+        for (std::int64_t told = 1; told <= kToldRows; ++told) {
+            const auto moved = run_told(backend, history, window, before, 35, told);
+            for (std::size_t i = 0; i < moved.size(); ++i) {
+                // One column of all values, or one row of them.
+                const std::int64_t cols = i % 2 == 0 ? 1 : kValues;
+                auto all = history;
+                append(all, slice(window, 0, told, cols));
+                // What all rows leave is taken to be there.
+                const auto want =
+                    told == kToldRows ? before : slice(all, told, kValues / cols, cols);
+                expect_same_bits(
+                    backend.name + ", " + std::to_string(i) + " by " + std::to_string(told),
+                    moved[i], want);
             }
         }
     }

@@ -141,6 +141,41 @@ void run_heads(const op::DeltaNet& args, Queue& queue, const DeltaInputs& in,
                 });
 }
 
+void check(const op::DeltaTrace& trace, const op::DeltaShape& shape) {
+    const std::int64_t window = trace.projected.rows;
+    STRATA_CHECK(trace.projected.cols == shape.channels());
+    STRATA_CHECK(trace.convolved.rows == window && trace.convolved.cols == shape.channels());
+    STRATA_CHECK(trace.beta.rows == window && trace.beta.cols == shape.value_heads);
+    STRATA_CHECK(trace.decay.rows == window && trace.decay.cols == shape.value_heads);
+}
+
+void replay(Queue& own, const op::DeltaReplay& args, const op::ReplayedLayer& layer,
+            std::int64_t rows) {
+    const op::DeltaShape& shape = args.shape;
+    const op::DeltaTrace& trace = layer.trace;
+    const std::int64_t size = std::int64_t{shape.key_dim} * shape.value_dim;
+    DeltaInputs in{.convolved = trace.convolved,
+                   .beta = trace.beta,
+                   .decay = trace.decay,
+                   .shape = shape,
+                   .order = args.order};
+    const MatrixView<float> units = own.matrix(rows, in.unit_width());
+    for (std::int64_t t = 0; t < rows; ++t) make_units(in, t, units.row(t));
+    in.units = units;
+    own.split(shape.value_heads, 3 * size * rows, [&](std::int64_t begin, std::int64_t end, int) {
+        for (auto h = static_cast<int>(begin); h < end; ++h) {
+            run_recurrent(own.instructions(), in,
+                          {.h = h,
+                           .rows = rows,
+                           .from = layer.from.memory + h * size,
+                           .to = layer.to.memory + h * size,
+                           .out = {}});
+        }
+    });
+    advance_history(layer.from.history, {layer.to.history, shape.kernel - 1, shape.channels()},
+                    trace.projected, rows);
+}
+
 }  // namespace
 
 void delta_net(const op::DeltaNet& args, device::Queue& queue) {
@@ -178,37 +213,13 @@ void delta_net(const op::DeltaNet& args, device::Queue& queue) {
 }
 
 void delta_replay(const op::DeltaReplay& args, device::Queue& queue) {
-    Queue& own = begin_op(queue);
-    const op::DeltaShape& shape = args.shape;
-    const op::DeltaTrace& trace = args.trace;
-    const std::int64_t window = trace.projected.rows;
-    check(shape);
-    STRATA_CHECK(args.rows >= 0 && args.rows <= window);
-    STRATA_CHECK(trace.projected.cols == shape.channels());
-    STRATA_CHECK(trace.convolved.rows == window && trace.convolved.cols == shape.channels());
-    STRATA_CHECK(trace.beta.rows == window && trace.beta.cols == shape.value_heads);
-    STRATA_CHECK(trace.decay.rows == window && trace.decay.cols == shape.value_heads);
-    if (args.rows == 0) return;
-
-    const std::int64_t size = std::int64_t{shape.key_dim} * shape.value_dim;
-    DeltaInputs in{.convolved = trace.convolved,
-                   .beta = trace.beta,
-                   .decay = trace.decay,
-                   .shape = shape,
-                   .order = args.order};
-    const MatrixView<float> units = own.matrix(args.rows, in.unit_width());
-    for (std::int64_t t = 0; t < args.rows; ++t) make_units(in, t, units.row(t));
-    in.units = units;
-    own.split(
-        shape.value_heads, 3 * size * args.rows, [&](std::int64_t begin, std::int64_t end, int) {
-            for (auto h = static_cast<int>(begin); h < end; ++h) {
-                float* memory = args.state.memory + h * size;
-                run_recurrent(own.instructions(), in,
-                              {.h = h, .rows = args.rows, .from = memory, .to = memory, .out = {}});
-            }
-        });
-    advance_history(args.state.history, {args.state.history, shape.kernel - 1, shape.channels()},
-                    trace.projected, args.rows);
+    check(args.shape);
+    for (const op::ReplayedLayer& layer : args.layers) {
+        check(layer.trace, args.shape);
+        STRATA_CHECK(args.kept.fit(layer.trace.projected.rows));
+        const std::int64_t rows = args.kept.wanted();
+        if (rows > 0) replay(begin_op(queue), args, layer, rows);
+    }
 }
 
 }  // namespace strata::cpu

@@ -24,9 +24,12 @@ void advance_history(const float* from, MatrixView<float> to, MatrixView<const f
 }
 
 void shift_history(const op::ShiftHistory& args, device::Queue&) {
-    STRATA_CHECK(args.history.cols == args.window.cols);
-    STRATA_CHECK(args.rows >= 0 && args.rows <= args.window.rows);
-    advance_history(args.history.data, args.history, args.window, args.rows);
+    for (const op::ShiftedHistory& one : args.histories) {
+        STRATA_CHECK(one.to.cols == one.window.cols);
+        STRATA_CHECK(args.kept.fit(one.window.rows));
+        const std::int64_t rows = args.kept.wanted();
+        if (rows > 0) advance_history(one.from, one.to, one.window, rows);
+    }
 }
 
 }  // namespace strata::cpu

@@ -147,6 +147,7 @@ namespace {
 op::Table window_table() {
     op::Table table;
     table.delta_net = delta_net;
+    table.accept = accept;
     table.delta_replay = delta_replay;
     table.dflash_block = dflash_block;
     table.dflash_inject = dflash_inject;

@@ -188,11 +188,15 @@ struct DeltaRegisters {
     }
 };
 
-// use(type of the memory) for a shape; the pointers are those of whole states.
+// Whether whole states begin where a lane may load four values.
+inline bool in_fours(const float* from, const float* to) {
+    return (reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to)) % 16 ==
+           0;
+}
+
+// use(type of the memory) for a shape; `aligned`: as in_fours() says of the states.
 template <typename Use>
-void with_delta_memory(const op::DeltaShape& shape, const float* from, const float* to, Use use) {
-    const bool aligned =
-        (reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to)) % 16 == 0;
+void with_delta_memory(const op::DeltaShape& shape, bool aligned, Use use) {
     const auto is = [&](int dim) {
         return aligned && shape.key_dim == dim && shape.value_dim == dim;
     };

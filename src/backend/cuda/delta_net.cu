@@ -6,7 +6,7 @@
 // costs less than a launch.
 #include <algorithm>
 
-#include "backend/cuda/delta.cuh"
+#include "backend/cuda/delta_heads.cuh"
 #include "backend/cuda/delta_window.h"
 #include "backend/cuda/history.h"
 #include "backend/cuda/kernels.h"
@@ -19,74 +19,6 @@
 
 namespace strata::cuda {
 namespace {
-
-void check(const op::DeltaShape& shape) {
-    STRATA_CHECK(shape.key_heads > 0 && shape.value_heads % shape.key_heads == 0);
-    STRATA_CHECK(shape.key_dim > 0 && shape.value_dim > 0 && shape.kernel > 0);
-}
-
-// The columns of value head blockIdx.x that a block has: those of part blockIdx.y.
-struct HeadPart {
-    int first;
-    int columns;
-
-    __device__ HeadPart(const op::DeltaShape& shape, int columns_)
-        : first(static_cast<int>(blockIdx.y) * columns_),
-          columns(columns_ == 0 ? shape.value_dim : columns_) {}
-};
-
-// The channels of a part of value head h: its key head's queries and keys, and its values.
-struct HeadChannels {
-    int key_dim;
-    int values;
-    std::int64_t query;
-    std::int64_t key;
-    std::int64_t value;
-
-    __device__ HeadChannels(const op::DeltaShape& shape, op::HeadOrder order, int h,
-                            const HeadPart& part)
-        : key_dim(shape.key_dim),
-          values(part.columns),
-          query(std::int64_t{delta_key_head(shape, order, h)} * shape.key_dim),
-          key(std::int64_t{shape.key_heads} * shape.key_dim + query),
-          value(2 * std::int64_t{shape.key_heads} * shape.key_dim +
-                std::int64_t{h} * shape.value_dim + part.first) {}
-    __device__ int count() const { return 2 * key_dim + values; }
-    __device__ std::int64_t at(int i) const {
-        return i < key_dim       ? query + i
-               : i < 2 * key_dim ? key + i - key_dim
-                                 : value + i - 2 * key_dim;
-    }
-};
-
-// to = the last rows of (from ++ u[0 .. rows)), of the channels that the part of value head h
-// answers for. A thread walks down a channel: `to` may be `from` where nobody else reads it.
-template <int kThreads>
-__device__ void keep_history(const op::DeltaShape& shape, op::HeadOrder order, int h,
-                             const HeadPart& part, const float* from, float* to,
-                             MatrixView<const float> u, std::int64_t rows) {
-    constexpr int kTogether = 4;  // rows that are asked for at once
-    const int kept = shape.kernel - 1;
-    const HeadChannels channels(shape, order, h, part);
-    const int first = part.first == 0 && owns_key(shape, order, h) ? 0 : 2 * shape.key_dim;
-#pragma unroll 1
-    for (int i = first + static_cast<int>(threadIdx.x); i < channels.count(); i += kThreads) {
-        const std::int64_t channel = channels.at(i);
-#pragma unroll 1
-        for (int r = 0; r < kept; r += kTogether) {
-            float value[kTogether];
-#pragma unroll
-            for (int j = 0; j < kTogether; ++j) {
-                const std::int64_t row = min(r + j, kept - 1) + rows;
-                value[j] = row < kept ? from[row * u.cols + channel] : u.row(row - kept)[channel];
-            }
-#pragma unroll
-            for (int j = 0; j < kTogether; ++j) {
-                if (r + j < kept) to[(r + j) * u.cols + channel] = value[j];
-            }
-        }
-    }
-}
 
 // Rows that come from the products of DeltaNet.
 struct Projected {
@@ -208,49 +140,11 @@ struct Projected {
     }
 };
 
-// Rows of a trace, of which the memory alone is wanted.
-struct Traced {
-    op::DeltaReplay args;
-
-    __device__ const op::DeltaShape& shape() const { return args.shape; }
-
-    template <int kThreads>
-    __device__ void load(const DeltaTile& tile, int h, const HeadPart& part, std::int64_t first,
-                         int rows) const {
-        const op::DeltaShape& s = args.shape;
-        const std::int64_t keys = std::int64_t{s.key_heads} * s.key_dim;
-        const std::int64_t key = keys + delta_key_head(s, args.order, h) * s.key_dim;
-        const std::int64_t value = 2 * keys + std::int64_t{h} * s.value_dim + part.first;
-        const auto thread = static_cast<int>(threadIdx.x);
-        for (int i = thread; i < rows * s.key_dim; i += kThreads) {
-            const float* row = args.trace.convolved.row(first + i / s.key_dim);
-            tile.q[i] = 0.0f;
-            tile.k[i] = row[key + i % s.key_dim];
-        }
-        for (int i = thread; i < rows * part.columns; i += kThreads) {
-            const float* row = args.trace.convolved.row(first + i / part.columns);
-            tile.v[i / part.columns * s.value_dim + part.first + i % part.columns] =
-                row[value + i % part.columns];
-        }
-        if (thread >= rows) return;
-        tile.beta[thread] = args.trace.beta.row(first + thread)[h];
-        tile.alpha[thread] = args.trace.decay.row(first + thread)[h];
-    }
-    template <int kThreads>
-    __device__ void store(const DeltaTile&, int, std::int64_t, int) const {}
-    __device__ void store_to_rows(DeltaTile&, int, std::int64_t) const {}
-    template <int kThreads>
-    __device__ void keep(int h, const HeadPart& part) const {
-        keep_history<kThreads>(args.shape, args.order, h, part, args.state.history,
-                               args.state.history, args.trace.projected, args.rows);
-    }
-};
-
-// Takes the memory of head blockIdx.x through `count` rows. Where they are read, that memory is
-// older than the kernel before, which made the rows.
-template <typename Memory, bool kRead, typename Rows>
+// Takes the memory of head blockIdx.x through `count` rows; it is older than the kernel before,
+// which made the rows.
+template <typename Memory>
 __global__ void __launch_bounds__(Memory::kThreads)
-    run_heads(const __grid_constant__ Rows source, std::int64_t count, const float* from,
+    run_heads(const __grid_constant__ Projected source, std::int64_t count, const float* from,
               float* to) {
     constexpr int kThreads = Memory::kThreads;
     constexpr bool kParts = Memory::kColumns != 0;
@@ -259,9 +153,8 @@ __global__ void __launch_bounds__(Memory::kThreads)
     const HeadPart part(shape, Memory::kColumns);
     DeltaTile tile(reinterpret_cast<float*>(shared_bytes()), shape);
     const std::int64_t at = std::int64_t{h} * shape.key_dim * shape.value_dim;
-    if constexpr (!kRead) follow_earlier_kernels();
     Memory memory(shape, from + at, to + at);
-    if constexpr (kRead) follow_earlier_kernels();
+    follow_earlier_kernels();
 #pragma unroll 1
     for (std::int64_t first = 0; first < count; first += kDeltaRows) {
         const auto rows = static_cast<int>(min(std::int64_t{kDeltaRows}, count - first));
@@ -271,10 +164,10 @@ __global__ void __launch_bounds__(Memory::kThreads)
         make_units<kThreads>(tile, shape.key_dim, rows);
         __syncthreads();
 #pragma unroll 1
-        for (int i = 0; i < rows; ++i) memory.template step<kRead>(tile, i);
+        for (int i = 0; i < rows; ++i) memory.template step<true>(tile, i);
         if (kParts && first + kDeltaRows >= count) break;
         __syncthreads();
-        if constexpr (kRead && !kParts) {
+        if constexpr (!kParts) {
             source.template store<kThreads>(tile, h, first, rows);
             __syncthreads();
         }
@@ -284,18 +177,18 @@ __global__ void __launch_bounds__(Memory::kThreads)
 }
 
 // Whether heads are split among blocks, so that norm and gate are left to do.
-template <bool kRead, typename Rows>
-bool launch_heads(Queue& queue, const Rows& source, const op::DeltaShape& shape, std::int64_t count,
-                  const float* from, float* to) {
+bool launch_heads(Queue& queue, const Projected& source, std::int64_t count, const float* from,
+                  float* to) {
+    const op::DeltaShape& shape = source.args.shape;
     bool split = false;
-    with_delta_memory(shape, from, to, [&]<typename Memory>() {
+    with_delta_memory(shape, in_fours(from, to), [&]<typename Memory>() {
         split = Memory::kColumns != 0;
         const int parts = split ? shape.value_dim / std::max(Memory::kColumns, 1) : 1;
         launch_dependent(
             queue,
             {dim3(static_cast<unsigned>(shape.value_heads), static_cast<unsigned>(parts)),
              Memory::kThreads, delta_tile_bytes(shape)},
-            run_heads<Memory, kRead, Rows>, source, count, from, to);
+            run_heads<Memory>, source, count, from, to);
     });
     return split;
 }
@@ -370,7 +263,7 @@ const std::byte* gate_heads(Queue& queue, const GatedRows& rows, int group) {
 void check(const op::DeltaNet& args) {
     const op::DeltaShape& shape = args.shape;
     const std::int64_t width = args.x.cols;
-    check(shape);
+    check_shape(shape);
     STRATA_CHECK(args.qkv.rows == shape.channels() && args.qkv.cols == width);
     STRATA_CHECK(args.gate.rows == shape.value_width() && args.gate.cols == width);
     STRATA_CHECK(args.beta_weight.rows == shape.value_heads);
@@ -401,8 +294,8 @@ void delta_net(const op::DeltaNet& args, device::Queue& queue) {
     if (split) {
         window_heads(own, args, {u, b, a, heads});
     } else {
-        split = launch_heads<true>(own, Projected{args, u, z, b, a, heads}, shape, rows,
-                                   args.from.memory, args.to.memory);
+        split = launch_heads(own, Projected{args, u, z, b, a, heads}, rows, args.from.memory,
+                             args.to.memory);
     }
     if (split) {
         made = gate_heads(own, {heads, z, args.norm, args.epsilon, static_cast<int>(heads.cols)},
@@ -413,16 +306,6 @@ void delta_net(const op::DeltaNet& args, device::Queue& queue) {
         advance_history(own, args.from.history,
                         {args.to.history, shape.kernel - 1, shape.channels()}, u, rows);
     }
-}
-
-void delta_replay(const op::DeltaReplay& args, device::Queue& queue) {
-    Queue& own = begin_op(queue);
-    const op::DeltaShape& shape = args.shape;
-    check(shape);
-    STRATA_CHECK(args.rows >= 0 && args.rows <= args.trace.projected.rows);
-    STRATA_CHECK(args.trace.projected.cols == shape.channels());
-    if (args.rows == 0) return;
-    launch_heads<false>(own, Traced{args}, shape, args.rows, args.state.memory, args.state.memory);
 }
 
 }  // namespace strata::cuda

@@ -6,6 +6,7 @@
 
 namespace strata::cuda {
 
+void accept(const op::Accept& args, device::Queue& queue);
 void delta_net(const op::DeltaNet& args, device::Queue& queue);
 void delta_replay(const op::DeltaReplay& args, device::Queue& queue);
 void dflash_block(const op::DflashBlock& args, device::Queue& queue);

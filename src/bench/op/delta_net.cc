@@ -64,15 +64,19 @@ OpCase delta_replay(const OpOptions& options, std::int64_t rows) {
     Bed& bed = *own;
     const op::DeltaNet window = make_args(bed, options, rows, op::DeltaForm::recurrent);
     bed.ops().delta_net(window, bed.queue());
-    const op::DeltaReplay args{window.trace, rows, window.shape, window.order, window.to};
+    const op::ReplayedLayer layer{window.trace, window.from, window.to};
     const std::int64_t memory =
-        std::int64_t{1} * args.shape.value_heads * args.shape.key_dim * args.shape.value_dim;
+        std::int64_t{1} * window.shape.value_heads * window.shape.key_dim * window.shape.value_dim;
     return OpCase(
-        own, [own, args] { own->ops().delta_replay(args, own->queue()); },
-        {args.state.memory, 1, memory},
+        own,
         [=] {
-            return 2 * state_bytes(args.shape) +
-                   4.0 * static_cast<double>(args.trace.convolved.size());
+            own->ops().delta_replay({{&layer, 1}, {rows}, window.shape, window.order},
+                                    own->queue());
+        },
+        {layer.to.memory, 1, memory},
+        [=] {
+            return 2 * state_bytes(window.shape) +
+                   4.0 * static_cast<double>(layer.trace.convolved.size());
         });
 }
 

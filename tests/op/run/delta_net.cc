@@ -89,24 +89,43 @@ DeltaNetOutput run_delta_net(TestBackend& backend, const std::string& label,
 
 DeltaNetState run_delta_replay(TestBackend& backend, const std::string& label,
                                const DeltaNetLayer& layer, const DeltaNetState& from,
-                               const DeltaTraceValues& trace, std::int64_t rows) {
+                               const DeltaTraceValues& trace, std::int64_t rows,
+                               const DeltaNetState& before, const ReplayOptions& options) {
     Rig rig(backend, "delta_replay, " + label);
     const auto view = [&](const char* name, const std::vector<float>& values, std::int64_t cols) {
         const auto in = rig.input(name, values, cols);
         return MatrixView<float>{const_cast<float*>(in.data), in.rows, in.cols};
     };
-    op::DeltaReplay args;
-    args.trace.projected = view("projected", trace.projected, layer.shape.channels());
-    args.trace.convolved = view("convolved", trace.convolved, layer.shape.channels());
-    args.trace.beta = view("beta", trace.beta, layer.shape.value_heads);
-    args.trace.decay = view("decay", trace.decay, layer.shape.value_heads);
-    args.rows = rows;
-    args.shape = layer.shape;
-    args.order = layer.order;
-    args.state = {rig.state("memory", from.memory), rig.state("history", from.history)};
-    rig.ops().delta_replay(args, rig.queue());
+    std::vector<op::ReplayedLayer> layers;
+    for (int i = 0; i < options.layers; ++i) {
+        const std::string of = std::to_string(i);
+        op::ReplayedLayer& one = layers.emplace_back();
+        one.trace.projected =
+            view(("projected" + of).c_str(), trace.projected, layer.shape.channels());
+        one.trace.convolved =
+            view(("convolved" + of).c_str(), trace.convolved, layer.shape.channels());
+        one.trace.beta = view(("beta" + of).c_str(), trace.beta, layer.shape.value_heads);
+        one.trace.decay = view(("decay" + of).c_str(), trace.decay, layer.shape.value_heads);
+        const DeltaNetState& held = options.in_place ? from : before;
+        one.to = {rig.state(("to.memory" + of).c_str(), held.memory),
+                  rig.state(("to.history" + of).c_str(), held.history)};
+        one.from = one.to;
+        if (options.in_place) continue;
+        one.from = {const_cast<float*>(rig.input(("from.memory" + of).c_str(), from.memory)),
+                    const_cast<float*>(rig.input(("from.history" + of).c_str(), from.history))};
+    }
+    op::KeptRows kept{rows};
+    if (options.told) kept.told = rig.input("told", std::vector<std::int64_t>{*options.told});
+    rig.ops().delta_replay({layers, kept, layer.shape, layer.order}, rig.queue());
     rig.finish();
-    return {rig.read(args.state.memory), rig.read(args.state.history)};
+    const auto state_of = [&](const op::ReplayedLayer& one) {
+        return DeltaNetState{rig.read(one.to.memory), rig.read(one.to.history)};
+    };
+    const DeltaNetState last = state_of(layers.back());
+    for (const op::ReplayedLayer& one : layers) {
+        expect_same_output(label + ", of " + std::to_string(options.layers), state_of(one), last);
+    }
+    return last;
 }
 
 }  // namespace strata::test

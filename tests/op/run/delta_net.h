@@ -1,6 +1,7 @@
 // Calls of op/delta_net.h in watched memory.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,9 +41,18 @@ DeltaNetOutput run_delta_net(TestBackend& backend, const std::string& label,
                              const DeltaNetLayer& layer, const DeltaNetState& from,
                              const std::vector<float>& x, DeltaOptions options = {});
 
-// The state after `rows` rows of a trace.
+struct ReplayOptions {
+    bool in_place = false;               // `to` is `from`
+    std::optional<std::int64_t> told{};  // stands in memory
+    // Layers of one call, all alike.
+    int layers = 1;
+};
+
+// The state after `rows` rows of a trace: of every layer, the last one's is returned. What `to`
+// held before, where it is not `from`, is `before`.
 DeltaNetState run_delta_replay(TestBackend& backend, const std::string& label,
                                const DeltaNetLayer& layer, const DeltaNetState& from,
-                               const DeltaTraceValues& trace, std::int64_t rows);
+                               const DeltaTraceValues& trace, std::int64_t rows,
+                               const DeltaNetState& before, const ReplayOptions& options = {});
 
 }  // namespace strata::test
