@@ -308,8 +308,8 @@ void expand_all(const Call& call, const Inputs& inputs, Queue& queue,
         });
 }
 
-// Rows of down matrices that are multiplied together.
-std::int64_t down_rows_together(const Call& call) {
+// Rows of y that are computed together at least.
+std::int64_t least_rows_together(const Call& call) {
     return rows_together(call.rows(), std::max(call.hidden.cols, call.shared_hidden.cols));
 }
 
@@ -317,7 +317,7 @@ std::int64_t down_rows_together(const Call& call) {
 // net's matrix is better read in one go.
 std::int64_t contract_rows(const Call& call, std::int64_t threads) {
     if (call.rows() >= kManyInputRows) return 2 * kPanelRows;
-    std::int64_t rows = down_rows_together(call);
+    std::int64_t rows = least_rows_together(call);
     const std::int64_t width = call.args.y.cols;
     const std::int64_t members = call.members() + call.rows();
     const std::int64_t least =
@@ -352,7 +352,6 @@ void add_members(const Call& call, const float* sums, std::int64_t together, std
 // what every member, then every row's shared net, gives.
 void contract(const Call& call, const Hidden& hidden, std::int64_t first, std::int64_t count,
               std::int64_t together, Instructions instructions, const Workspace& workspace) {
-    const std::int64_t step = down_rows_together(call);
     for (std::int64_t net = 0; net < call.nets(); ++net) {
         const std::int64_t following = net + 1 < call.nets() ? net + 1 : 0;
         const std::int64_t then = following == 0 ? first + count : first;
@@ -360,11 +359,8 @@ void contract(const Call& call, const Hidden& hidden, std::int64_t first, std::i
         const op::Weight& next = call.matrices[following].down;
         const Operand x = hidden_of(call, hidden, net);
         float* sums = workspace.sums + call.first(net) * together;
-        for (std::int64_t row = 0; row < count; row += step) {
-            multiply_rows(down, first + row, std::min(step, count - row), x, instructions,
-                          workspace, sums + place_of(row, x.rows()),
-                          next.row(std::min(then + row, next.rows - 1)));
-        }
+        multiply_rows(down, first, count, x, instructions, workspace, sums,
+                      next.row(std::min(then, next.rows - 1)));
     }
     for (std::int64_t t = 0; t < call.rows(); ++t) {
         add_members(call, workspace.sums, together, t, count, instructions,

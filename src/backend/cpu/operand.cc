@@ -25,59 +25,118 @@ const std::byte* panel_rows(const op::Weight& weight, std::int64_t first, std::i
     return rows + offset;
 }
 
+// Calls of multiply that `panels` panels and `rows` input rows take.
+std::int64_t calls_for(int panels, std::int64_t rows) {
+    const std::int64_t rest = rows % kTileRows;
+    const std::int64_t tiles = rows / kTileRows + (rest == 0 ? 0 : rest == kTileRows - 1 ? 2 : 1);
+    return tiles * ((panels + 1) / 2);
+}
+
+// `ahead` is for all of them together, its lines for each group of each call.
 void multiply_panels(const Routine& routine, const quant::IntegerForm& form, const Panel* panels,
                      int count, int columns, const TilesAt& tiles, std::int64_t input_rows,
-                     const Sums& sums) {
+                     const Sums& sums, Ahead ahead) {
+    const std::int64_t call_lines = ahead.lines * groups_in(columns, form.group);
     for (std::int64_t t = 0; t < input_rows;) {
         const Tile tile = tiles.from(t);
         for (int p = 0; p < count; p += 2) {
             routine.multiply(form, panels + p, std::min(count - p, 2), columns, tile,
-                             sums.panel(p).row(t));
+                             sums.panel(p).row(t), ahead);
+            ahead.at += call_lines * Ahead::kLine;
         }
         t += tile.rows;
     }
 }
 
-void multiply_rounded(const op::Weight& weight, std::int64_t first, std::int64_t count,
-                      const Operand& x, Instructions instructions, const Workspace& workspace,
-                      Sums sums, const std::byte* next) {
-    const quant::TypeInfo& type = quant::info(weight.type);
-    const Routine& routine = find_routine(weight.type, instructions);
-    const auto bytes_of = [&](std::int64_t columns) {
+// Input rows from which on multiply takes long beside unpack.
+constexpr std::int64_t kMoreRows = 3;
+
+// What products of one weight's rows with a rounded input share.
+struct Product {
+    const op::Weight& weight;
+    const Rounded& x;
+    const quant::TypeInfo& type;
+    const Routine& routine;
+    std::int64_t offset;  // of the first column's block in a row
+
+    std::int64_t bytes_of(std::int64_t columns) const {
         return groups_in(columns, type.block) * type.block_bytes;
-    };
-    const std::int64_t offset = bytes_of(x.first_column);
-    const std::byte* rows[kPanelsMax];
-    int used = 0;
-    for (std::int64_t i = 0; i < count; i += kPanelRows, ++used) {
-        const std::int64_t own = std::min<std::int64_t>(count - i, kPanelRows);
-        rows[used] = panel_rows(weight, first + i, own, offset, workspace.rows);
     }
-    if (next == nullptr) next = weight.row(first + count);
-    if (x.rounded.rows == 1 && routine.multiply_one != nullptr) {
-        const Tile row{1, reinterpret_cast<const std::int8_t*>(x.rounded.codes), x.rounded.scales,
-                       x.rounded.sums};
-        const std::int64_t bytes = kPanelRows * bytes_of(x.rounded.cols);
-        for (int p = 0; p < used; ++p, next += bytes) {
-            routine.multiply_one(rows[p], weight.row_bytes, x.rounded.cols, next, row,
-                                 sums.panel(p).data);
-        }
-        return;
+    // Bytes of memory ahead that unpack asks for with `columns` columns of a panel.
+    std::int64_t asked_with(std::int64_t columns) const {
+        return routine.asked == 0 ? kPanelRows * bytes_of(columns)
+                                  : groups_in(columns, type.block) * routine.asked;
     }
+    // What is left for multiply, all calls for `panels` panels together.
+    Ahead rest_of(const std::byte* next, int panels, int columns) const {
+        if (routine.asked == 0) return {};
+        const std::int64_t asked = panels * asked_with(columns);
+        const std::int64_t lines = (panels * kPanelRows * bytes_of(columns) - asked) / Ahead::kLine;
+        const std::int64_t steps =
+            calls_for(panels, x.rows) * groups_in(columns, type.integers->group);
+        return {next + asked, (lines + steps - 1) / steps};
+    }
+};
+
+// At most kPanelsMax panels, through panels of integers.
+void multiply_unpacked(const Product& product, const std::byte* const* starts, int used,
+                       const std::byte* next, Sums sums) {
     Panel panels[kPanelsMax];
-    TilesAt tiles(x.rounded);
-    for (std::int64_t col = 0; col < x.rounded.cols; col += kPanelCols, tiles.next_panel()) {
+    TilesAt tiles(product.x);
+    const std::byte* rows[kPanelsMax];
+    std::copy_n(starts, used, rows);
+    for (std::int64_t col = 0; col < product.x.cols; col += kPanelCols, tiles.next_panel()) {
         sums.fresh = col == 0;
         const auto columns =
-            static_cast<int>(std::min<std::int64_t>(kPanelCols, x.rounded.cols - col));
-        const std::int64_t bytes = bytes_of(columns);
+            static_cast<int>(std::min<std::int64_t>(kPanelCols, product.x.cols - col));
+        const std::int64_t bytes = product.bytes_of(columns);
         for (int p = 0; p < used; ++p) {
-            routine.unpack(type, rows[p], weight.row_bytes, columns, next, panels[p]);
+            product.routine.unpack(product.type, rows[p], product.weight.row_bytes, columns,
+                                   next + p * product.asked_with(columns), panels[p]);
             rows[p] += bytes;
-            next += kPanelRows * bytes;
         }
-        multiply_panels(routine, *type.integers, panels, used, columns, tiles, x.rounded.rows,
-                        sums);
+        multiply_panels(product.routine, *product.type.integers, panels, used, columns, tiles,
+                        product.x.rows, sums, product.rest_of(next, used, columns));
+        next += used * kPanelRows * bytes;
+    }
+}
+
+// Whole panels of a weight, and one input row.
+void multiply_one(const Product& product, const std::byte* rows, std::int64_t panels,
+                  const std::byte* next, const Sums& sums) {
+    const Rounded& x = product.x;
+    const Tile row{1, reinterpret_cast<const std::int8_t*>(x.codes), x.scales, x.sums};
+    product.routine.multiply_one(rows, product.weight.row_bytes, x.cols, panels, next, row, sums);
+}
+
+void multiply_rounded(const op::Weight& weight, std::int64_t first, std::int64_t count,
+                      const Operand& x, Instructions instructions, const Workspace& workspace,
+                      const Sums& sums, const std::byte* next) {
+    const quant::TypeInfo& type = quant::info(weight.type);
+    const Routine& routine = find_routine(weight.type, instructions);
+    Product product{weight, x.rounded, type, routine, 0};
+    product.offset = product.bytes_of(x.first_column);
+    const bool one = x.rounded.rows == 1 && routine.multiply_one != nullptr;
+    // Where multiply is short, pairs of panels spread what is asked for more evenly.
+    const bool pairs = routine.asked != 0 && x.rounded.rows < kMoreRows;
+    const std::int64_t together = (pairs ? 2 : kPanelsMax) * kPanelRows;
+    for (std::int64_t i = 0; i < count; i += together) {
+        const std::int64_t batch = std::min(count - i, together);
+        const std::byte* ahead =
+            next == nullptr ? weight.row(first + i + batch) : next + i * weight.row_bytes;
+        const Sums own = sums.panel(static_cast<int>(i / kPanelRows));
+        if (one && batch % kPanelRows == 0) {
+            multiply_one(product, weight.row(first + i) + product.offset, batch / kPanelRows, ahead,
+                         own);
+            continue;
+        }
+        const std::byte* rows[kPanelsMax];
+        int used = 0;
+        for (std::int64_t r = 0; r < batch; r += kPanelRows, ++used) {
+            const std::int64_t there = std::min<std::int64_t>(batch - r, kPanelRows);
+            rows[used] = panel_rows(weight, first + i + r, there, product.offset, workspace.rows);
+        }
+        multiply_unpacked(product, rows, used, ahead, own);
     }
 }
 

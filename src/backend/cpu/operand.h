@@ -59,7 +59,7 @@ struct Workspaces {
     MatrixView<float> all_sums;
 };
 
-// The products of `count` <= rows_together weight rows, panel by panel: that of row first + i with
+// The products of `count` weight rows, panel by panel: that of row first + i with
 // x[t] at out[place_of(i, x.rows()) + t * kPanelRows]. The sums of a last panel that is not full
 // are overwritten whole. Memory from `next` on is asked for meanwhile, what follows the rows where
 // it is null.

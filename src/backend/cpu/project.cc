@@ -42,6 +42,13 @@ std::int64_t row_cost(const op::Weight& weight, const Operand& x) {
     return std::max(weight.row_bytes / 4, x.rows() * x.cols / rate) + 1;
 }
 
+// Weight rows of a piece. Where nobody shares the work, more pieces only start more often.
+std::int64_t piece_rows(const Queue& queue, MatrixView<const float> x) {
+    constexpr std::int64_t kPiece = 256;
+    const bool alone = queue.threads() == 1 && x.rows < kManyInputRows;
+    return alone ? kPiece : rows_together(x.rows, x.cols);
+}
+
 // `x` are rows of the input that the projections were made for.
 Tasks make_tasks(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all) {
     Tasks tasks;
@@ -61,7 +68,7 @@ Tasks make_tasks(Queue& queue, MatrixView<const float> x, std::initializer_list<
                      ? found->x
                      : make_operand(queue, x, one.first_column, one.weight.type, one.exact);
         task.first = tasks.cost;
-        task.rows = rows_together(x.rows, x.cols);
+        task.rows = piece_rows(queue, x);
         if (!task.x.is_rounded()) task.rows = std::min<std::int64_t>(task.rows, kPackedPanel);
         task.cost = std::min(task.rows, one.weight.rows) * row_cost(one.weight, task.x);
         tasks.cost += task.pieces() * task.cost;
@@ -120,7 +127,7 @@ void project_rows(Queue& queue, MatrixView<const float> x, std::int64_t first_ro
         cols = std::max(cols, one.weight.cols);
         bytes = std::max(bytes, one.weight.row_bytes);
     }
-    const Workspaces workspaces(queue, bytes, cols, rows_together(x.rows, x.cols) * x.rows);
+    const Workspaces workspaces(queue, bytes, cols, piece_rows(queue, x) * x.rows);
     const std::span all_tasks(tasks.all.data(), static_cast<std::size_t>(tasks.count));
     const auto cut = [&](std::int64_t thread) {
         std::int64_t pieces = 0;

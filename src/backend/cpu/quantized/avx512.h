@@ -15,12 +15,13 @@
 
 namespace strata::cpu {
 
-// Asks for kBytes of each of kPanelRows rows, which lie one after another; returns what follows.
-template <int kBytes>
+// Asks for kBytes of each of kPanelRows rows, which lie one after another, or for the first kAsked
+// bytes; returns what follows.
+template <int kBytes, int kAsked = 16 * kBytes>
 STRATA_AVX512_INLINE const std::byte* prefetch(const std::byte* from) {
 #pragma GCC unroll 40
-    for (int at = 0; at < 16 * kBytes; at += 64) __builtin_prefetch(from + at, 0, 2);
-    return from + 16 * kBytes;
+    for (int at = 0; at < kAsked; at += 64) __builtin_prefetch(from + at, 0, 2);
+    return from + kAsked;
 }
 
 // Byte offsets of kPanelRows rows.

@@ -145,7 +145,7 @@ void multiply_rows(const quant::IntegerForm& form, const Panel& panel, int colum
 }  // namespace
 
 void multiply_avx2(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
-                   const Tile& tile, const Sums& sums) {
+                   const Tile& tile, const Sums& sums, Ahead) {
     for (int p = 0; p < count; ++p) {
         for (int t = 0; t < tile.rows;) {
             const int left = tile.rows - t;

@@ -64,7 +64,8 @@ STRATA_AVX512_INLINE void start(const std::int32_t* sums, __m512i product[P][T])
 
 // Groups of kSteps * 4 columns, without parts.
 template <int P, int T, int kSteps, bool kMinima>
-STRATA_AVX512 void multiply_groups(const Panels<P>& panels, int groups, const Tile& tile) {
+STRATA_AVX512 void multiply_groups(const Panels<P>& panels, int groups, const Tile& tile,
+                                   Ahead ahead) {
     __m512 sum[P][T];
 #pragma GCC unroll 2
     for (int p = 0; p < P; ++p) {
@@ -73,6 +74,7 @@ STRATA_AVX512 void multiply_groups(const Panels<P>& panels, int groups, const Ti
     }
     const std::int8_t* x = tile.codes;
     for (int g = 0; g < groups; ++g, x += kSteps * 4 * T) {
+        ahead.ask();
         __m512i product[P][T];
         start<P, T, kMinima>(tile.sums + g * T, product);
         add_steps<P, T, kSteps>(panels.panel, g * kSteps, x, product);
@@ -130,7 +132,7 @@ STRATA_AVX512_INLINE void subtract_minima(const Panels<P>& panels, const Tile& t
 
 // One group of kPanelCols columns in parts of kSteps * 4.
 template <int P, int T, int kSteps, bool kMinima>
-STRATA_AVX512 void multiply_parts(const Panels<P>& panels, int, const Tile& tile) {
+STRATA_AVX512 void multiply_parts(const Panels<P>& panels, int, const Tile& tile, Ahead) {
     constexpr int kParts = kPanelCols / (kSteps * 4);
     __m512i product[P][T];
     start<P, T, true>(tile.sums, product);
@@ -163,7 +165,7 @@ STRATA_AVX512 void multiply_parts(const Panels<P>& panels, int, const Tile& tile
 }
 
 template <int P>
-using Multiply = void (*)(const Panels<P>&, int, const Tile&);
+using Multiply = void (*)(const Panels<P>&, int, const Tile&, Ahead);
 
 template <int P, int T>
 Multiply<P> choose(const quant::IntegerForm& form) {
@@ -198,12 +200,12 @@ Multiply<P> choose(const quant::IntegerForm& form, int rows) {
 }  // namespace
 
 void multiply_avx512(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
-                     const Tile& tile, const Sums& sums) {
+                     const Tile& tile, const Sums& sums, Ahead ahead) {
     const auto groups = static_cast<int>(groups_in(columns, form.group));
     if (count == 2) {
-        choose<2>(form, tile.rows)({panels, sums}, groups, tile);
+        choose<2>(form, tile.rows)({panels, sums}, groups, tile, ahead);
     } else {
-        choose<1>(form, tile.rows)({panels, sums}, groups, tile);
+        choose<1>(form, tile.rows)({panels, sums}, groups, tile, ahead);
     }
 }
 

@@ -138,7 +138,7 @@ void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t
 }
 
 void multiply_scalar(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
-                     const Tile& tile, const Sums& sums) {
+                     const Tile& tile, const Sums& sums, Ahead) {
     for (int p = 0; p < count; ++p) {
         multiply_panel(form, panels[p], columns, tile, sums.panel(p));
     }

@@ -44,6 +44,20 @@ struct Sums {
     Sums row(std::int64_t t) const { return {data + t * stride, apart, stride, fresh}; }
 };
 
+// Memory that a kernel asks for while it works, `lines` cache lines a step, so that memory is never
+// idle.
+struct Ahead {
+    static constexpr std::int64_t kLine = 64;  // bytes
+
+    const std::byte* at = nullptr;
+    std::int64_t lines = 0;
+
+    [[gnu::always_inline]] void ask() {
+        const std::byte* end = at + lines * kLine;
+        for (; at < end; at += kLine) __builtin_prefetch(at, 0, 2);
+    }
+};
+
 inline constexpr int kTileRows = 6;
 
 // Rows of the next tile where `left` rows are left: one of the sizes that kernels are made for.
@@ -58,19 +72,24 @@ constexpr int tile_rows(std::int64_t left) {
 // What an instruction set does for one type.
 struct Routine {
     // Fills a panel from kPanelRows rows, `stride` bytes apart, of `columns` columns in whole
-    // blocks. As many bytes are asked for from `ahead` on, step by step, so that memory is never
-    // idle.
+    // blocks. Memory from `ahead` on is asked for, step by step, so that it is never idle: as many
+    // bytes as the rows have, or `asked` a block.
     void (*unpack)(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
                    int columns, const std::byte* ahead, Panel& panel) = nullptr;
-    // sums += tile row t . row r of panel p, as op/weight.h says, for one or two panels.
+    // sums += tile row t . row r of panel p, as op/weight.h says, for one or two panels. Of
+    // memory ahead a part is asked for with every group, where the form has no parts.
     void (*multiply)(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
-                     const Tile& tile, const Sums& sums) = nullptr;
-    // sum[r] = the one row of `tile` . row r of kPanelRows: the bits that unpack and multiply give,
-    // without a panel between. Null: there is none.
+                     const Tile& tile, const Sums& sums, Ahead ahead) = nullptr;
+    // The one row of `tile` times the rows of `panels` panels, which follow one another: the bits
+    // that unpack and multiply give, without a panel between. Null: there is none.
     void (*multiply_one)(const std::byte* rows, std::int64_t stride, std::int64_t columns,
-                         const std::byte* ahead, const Tile& tile, float* sum) = nullptr;
+                         std::int64_t panels, const std::byte* ahead, const Tile& tile,
+                         const Sums& sums) = nullptr;
     // Whether the panel's columns are permuted: in each 16, column 4 i + j lies at 4 j + i.
     bool transposed = false;
+    // Bytes that unpack asks for with a block of all rows, where multiply is to ask for the rest;
+    // 0: unpack asks for all.
+    std::int64_t asked = 0;
 };
 
 const Routine& find_routine(quant::Type type, Instructions instructions);
@@ -79,9 +98,9 @@ const Routine& find_routine(quant::Type type, Instructions instructions);
 void unpack_any(const quant::TypeInfo& type, const std::byte* rows, std::int64_t stride,
                 int columns, const std::byte* ahead, Panel& panel);
 void multiply_scalar(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
-                     const Tile& tile, const Sums& sums);
+                     const Tile& tile, const Sums& sums, Ahead ahead);
 void multiply_avx2(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
-                   const Tile& tile, const Sums& sums);
+                   const Tile& tile, const Sums& sums, Ahead ahead);
 Routine avx512_routine(quant::Type type);
 
 }  // namespace strata::cpu

@@ -10,13 +10,17 @@
 namespace strata::cpu {
 namespace {
 
+// Of the memory ahead: these come slower than they are unpacked, and while they do there are few
+// places for more that is under way. Multiply asks for the rest.
+constexpr int kAskedQ8 = 320;  // bytes a block of all rows
+
 STRATA_AVX512 void unpack_q8_0(const quant::TypeInfo&, const std::byte* rows, std::int64_t stride,
                                int columns, const std::byte* ahead, Panel& panel) {
     constexpr int kBlockBytes = 34;
     const __m512i offsets = row_offsets(stride);
     const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
     for (int g = 0; g < columns / 32; ++g, rows += kBlockBytes) {
-        ahead = prefetch<kBlockBytes>(ahead);
+        ahead = prefetch<kBlockBytes, kAskedQ8>(ahead);
         _mm512_store_ps(panel.scales[g], widen_halves(gather_rows(rows, offsets)));
 #pragma GCC unroll 2
         for (int half = 0; half < 2; ++half) {
@@ -59,14 +63,14 @@ STRATA_AVX512_INLINE __m512i four_columns(const std::int8_t* x) {
     return _mm512_set1_epi32(four);
 }
 
-STRATA_AVX512 void multiply_one_q4_0(const std::byte* rows, std::int64_t stride,
-                                     std::int64_t columns, const std::byte* ahead, const Tile& tile,
-                                     float* sum) {
+// One panel.
+STRATA_AVX512_INLINE __m512 multiply_panel_q4_0(const std::byte* rows, std::int64_t stride,
+                                                __m512i offsets, std::int64_t groups,
+                                                const std::byte* ahead, const Tile& tile) {
     constexpr int kBlockBytes = 18;
-    const __m512i offsets = row_offsets(stride);
     const std::int8_t* x = tile.codes;
     __m512 total = _mm512_setzero_ps();
-    for (std::int64_t g = 0; g < columns / 32; ++g, rows += kBlockBytes, x += 32) {
+    for (std::int64_t g = 0; g < groups; ++g, rows += kBlockBytes, x += 32) {
         ahead = prefetch<kBlockBytes>(ahead);
         const __m512 weight_scale = widen_halves(gather_rows(rows, offsets));
         __m512i bytes[4];
@@ -82,7 +86,21 @@ STRATA_AVX512 void multiply_one_q4_0(const std::byte* rows, std::int64_t stride,
         const __m512 scale = _mm512_mul_ps(weight_scale, _mm512_set1_ps(tile.scales[g]));
         total = _mm512_fmadd_ps(product, scale, total);
     }
-    _mm512_storeu_ps(sum, total);
+    return total;
+}
+
+STRATA_AVX512 void multiply_one_q4_0(const std::byte* rows, std::int64_t stride,
+                                     std::int64_t columns, std::int64_t panels,
+                                     const std::byte* ahead, const Tile& tile, const Sums& sums) {
+    constexpr std::int64_t kGroupBytes = kPanelRows * 18;
+    const __m512i offsets = row_offsets(stride);
+    const std::int64_t groups = columns / 32;
+    for (std::int64_t p = 0; p < panels; ++p) {
+        const __m512 sum = multiply_panel_q4_0(rows, stride, offsets, groups, ahead, tile);
+        _mm512_storeu_ps(sums.data + p * sums.apart, sum);
+        rows += kPanelRows * stride;
+        ahead += groups * kGroupBytes;
+    }
 }
 
 STRATA_AVX512 void unpack_iq4_nl(const quant::TypeInfo& type, const std::byte* rows,
@@ -235,7 +253,7 @@ STRATA_AVX512 void unpack_q5_1(const quant::TypeInfo&, const std::byte* rows, st
 }  // namespace
 
 void multiply_avx512(const quant::IntegerForm& form, const Panel* panels, int count, int columns,
-                     const Tile& tile, const Sums& sums);
+                     const Tile& tile, const Sums& sums, Ahead ahead);
 
 Routine avx512_routine(quant::Type type) {
     using quant::Type;
@@ -270,7 +288,8 @@ Routine avx512_routine(quant::Type type) {
     return {.unpack = kUnpack[static_cast<std::size_t>(type)],
             .multiply = multiply_avx512,
             .multiply_one = type == Type::q4_0 ? multiply_one_q4_0 : nullptr,
-            .transposed = type == Type::iq3_xxs || type == Type::q2_0};
+            .transposed = type == Type::iq3_xxs || type == Type::q2_0,
+            .asked = type == Type::q8_0 ? kAskedQ8 : 0};
 }
 
 }  // namespace strata::cpu
