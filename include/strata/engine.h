@@ -160,7 +160,7 @@ struct Completion {
 // never the text, greedy or sampled.
 enum class DraftKind : std::uint8_t {
     none,
-    suffix,  // what followed the last time that the text ended like this
+    suffix,  // what followed when the text ended like this before
     mtp,     // the model's own multi-token-prediction layer
     dflash,  // the DFlash2 draft that the engine loaded
     joined,  // as suffix, and where that guesses nothing as dflash, or mtp without a draft

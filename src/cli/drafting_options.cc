@@ -72,7 +72,7 @@ void add_drafting_options(Options& options, DraftingOptions* to) {
     options.text(
         "--draft", "KIND", &to->draft,
         "Who guesses tokens ahead, which the model then verifies; the text stays the same: "
-        "none; suffix: what followed the last time that the text ended like this; mtp: "
+        "none; suffix: what followed when the text ended like this before; mtp: "
         "the model's own MTP layer; dflash: the DFlash2 draft of --dflash; joined: suffix, and "
         "where "
         "that guesses nothing the DFlash2 draft or, without one, the MTP layer; auto: of all that "

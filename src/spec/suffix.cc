@@ -120,33 +120,61 @@ SuffixDrafter::Match SuffixDrafter::match() const {
     return {found.length, found.end, found.times};
 }
 
+// After strings that had a few followers: the one that most of them had, where there is one.
+std::optional<SuffixDrafter::Next> SuffixDrafter::most_frequent(std::int32_t state) const {
+    // Occurrences are counted to four: of more followers none has two of three.
+    constexpr std::size_t kFollowersMost = 3;
+    const std::vector<std::int32_t>& followers = at(state).followers;
+    if (followers.size() > kFollowersMost) return {};
+    int all = 0;
+    int most = 0;
+    Next next;
+    for (const std::int32_t token : followers) {
+        const int times = at(edges_.at(edge(state, token))).times;
+        all += times;
+        if (times <= most) continue;
+        most = times;
+        next = {token, Evidence::mostly};
+    }
+    if (3 * most < 2 * all) return {};
+    if (5 * most >= 4 * all) next.evidence = Evidence::nearly;
+    return next;
+}
+
+// At a place that `followed` came after once, if any is there.
+std::optional<SuffixDrafter::Next> SuffixDrafter::next_of(const Place& now,
+                                                          std::int32_t followed) const {
+    if (!edges_.contains(edge(now.state, followed))) return {};
+    const bool agree = at(now.state).followers.size() == 1;
+    const Next next{followed, evidence_of(now.length, now.times, agree)};
+    if (agree || now.length == 0) return next;
+    return most_frequent(now.state).value_or(next);
+}
+
 SuffixDrafter::Continuation SuffixDrafter::continuation_after(std::span<const std::int32_t> text,
                                                               std::span<const std::int32_t> chain,
                                                               std::int64_t count) const {
     Continuation out;
-    const Place whole = place();
-    Place now = whole;
+    Place now = place();
     for (const std::int32_t token : chain) follow(token, now);
     if (now.length == 0) return out;
-    const std::int64_t end = now.end;
     const auto token_at = [&](std::size_t i) {
         if (i < text.size()) return text[i];
         i -= text.size();
         return i < chain.size() ? chain[i] : out.tokens[i - chain.size()];
     };
     for (std::int64_t i = 0; i < count; ++i) {
-        // Past the end of the text the guesses themselves go on, as they did after the match.
-        if (now.state == last_) now = whole;
-        const std::int32_t token = token_at(static_cast<std::size_t>(end + i));
-        const auto next = edges_.find(edge(now.state, token));
+        const std::int32_t followed = token_at(static_cast<std::size_t>(now.end));
+        const std::optional<Next> next = next_of(now, followed);
         // The chain need not go on as the text does.
-        if (next == edges_.end()) break;
-        out.tokens.push_back(token);
-        out.evidence.push_back(
-            evidence_of(now.length, now.times, at(now.state).followers.size() == 1));
-        now.state = next->second;
-        now.times = at(now.state).times;
-        ++now.length;
+        if (!next) break;
+        out.tokens.push_back(next->token);
+        out.evidence.push_back(next->evidence);
+        // Where it was followed so, the same occurrence goes on. Past the end of the text the
+        // guesses themselves do, as they did after the match.
+        const std::int64_t end = now.end + 1;
+        follow(next->token, now);
+        if (next->token == followed) now.end = end;
     }
     return out;
 }
