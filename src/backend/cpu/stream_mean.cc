@@ -13,16 +13,29 @@ struct MeanRow {
     template <typename V>
     STRATA_INLINE static void run(const float* from, const float* scales, const float* out,
                                   int streams, std::int64_t width, float share, float* mean) {
-#pragma GCC ivdep
-        for (std::int64_t i = 0; i < width; ++i) {
-            float sum = 0.0f;
-            if (scales == nullptr) {
-                for (int s = 0; s < streams; ++s) sum += from[s * width + i];
-            } else {
-                for (int s = 0; s < streams; ++s) sum += from[s * width + i] + scales[s] * out[i];
-            }
-            mean[i] = sum * share;
+        using One = float __attribute__((vector_size(4)));
+        std::int64_t i = 0;
+        for (; i + kVectorWidth<V> <= width; i += kVectorWidth<V>) {
+            add<V>(from, scales, out, streams, width, i, share, mean);
         }
+        for (; i < width; ++i) add<One>(from, scales, out, streams, width, i, share, mean);
+    }
+
+  private:
+    // Written by vectors: the compiler makes none of a loop with another inside.
+    template <typename V>
+    STRATA_INLINE static void add(const float* from, const float* scales, const float* out,
+                                  int streams, std::int64_t width, std::int64_t i, float share,
+                                  float* mean) {
+        V block{};
+        if (scales != nullptr) load_vector(out + i, block);
+        V sum{};
+        for (int s = 0; s < streams; ++s) {
+            V stream;
+            load_vector(from + s * width + i, stream);
+            sum += scales == nullptr ? stream : stream + scales[s] * block;
+        }
+        store_vector(sum * share, mean + i);
     }
 };
 
