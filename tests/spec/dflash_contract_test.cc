@@ -129,6 +129,8 @@ TEST(DflashContract, a_key_that_this_version_cannot_follow_is_named) {
          "target_layers holds 0, wanted 1 to"},
         {"dflash.target_layers", Value::array(std::vector<std::int32_t>{}), "has 0 entries"},
         {"dflash.output_multiplier", Value::of(2.0f), "output_multiplier is 2, wanted 1"},
+        {"dflash.embedding_scale", Value::of(1.0f + 0x1p-23f),
+         "embedding_scale is 1.0000001192092896, wanted 1"},
         {"dflash.final_logit_softcapping", Value::of(30.0f), "softcapping is 30, wanted 0"},
         {"dflash.rope.scaling.type", Value::string("yarn"), "scaling.type is 'yarn'"},
         {"tokenizer.ggml.mask_token_id", number(900), "the mask token is 900"},

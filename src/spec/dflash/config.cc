@@ -79,8 +79,9 @@ Status check_scales(const Keys& keys) {
     for (const auto& [key, neutral] : kScales) {
         STRATA_ASSIGN(const double value, gguf::float_or(keys.file(), Keys::full(key), neutral));
         if (value != neutral) {
-            return STRATA_ERROR(quote(keys.file().path()), ": ", Keys::full(key), " is ", value,
-                                ", wanted ", neutral, ", the only one that is computed");
+            return STRATA_ERROR(quote(keys.file().path()), ": ", Keys::full(key), " is ",
+                                shortest(value), ", wanted ", neutral,
+                                ", the only one that is computed");
         }
     }
     const gguf::Value* scaling = keys.file().find(Keys::full("rope.scaling.type"));
