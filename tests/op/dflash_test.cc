@@ -236,6 +236,46 @@ TEST(DflashBlock, wide_rows_are_the_same_on_any_number_of_threads) {
     }
 }
 
+// Heads of published models, more of a key head than a block of threads takes, and cells on both
+// sides of what blocks of threads go through once.
+TEST(DflashBlock, heads_of_128_match_the_oracle_for_every_number_of_cells) {
+    DflashSizes sizes;
+    sizes.width = 32;
+    sizes.feed = 32;
+    sizes.group = 16;
+    sizes.shape = {.heads = 6, .kv_heads = 1, .head_dim = 128, .rotary_pairs = 64};
+    for (const std::int64_t window : {0, 961}) {
+        sizes.windows = {window};
+        Random random("dflash block heads", static_cast<std::uint64_t>(window));
+        const DflashDraft draft = random_dflash(random, Types(quant::Type::f32), sizes);
+        for (const op::CacheType type : kCacheTypes) {
+            for (const std::int64_t first : {0, 31, 480, 481, 1000}) {
+                check_block("at " + std::to_string(first), draft, random_tokens(random, 2, 30),
+                            first, filled_rings(draft, random, type, 1010, 0, first));
+            }
+        }
+    }
+}
+
+TEST(DflashBlock, more_rows_than_are_attended_to_together_match_the_oracle) {
+    Random random("dflash block rows together");
+    DflashSizes sizes;
+    sizes.width = 32;
+    sizes.feed = 32;
+    sizes.group = 16;
+    for (const int dim : {128, 8}) {
+        sizes.shape = {.heads = 2, .kv_heads = 1, .head_dim = dim, .rotary_pairs = 4};
+        for (const std::int64_t window : {0, 5}) {
+            sizes.windows = {window};
+            const DflashDraft draft = random_dflash(random, Types(quant::Type::f32), sizes);
+            for (const std::int64_t rows : {32, 33}) {
+                check_block("B=" + std::to_string(rows), draft, random_tokens(random, rows, 30), 3,
+                            filled_rings(draft, random, op::CacheType::f16, 10, 0, 3));
+            }
+        }
+    }
+}
+
 // Sums that are long enough for kernels to cut them, and more rows than some take at a time.
 TEST(DflashBlock, matches_the_oracle_where_sums_are_long) {
     Random random("dflash block long");

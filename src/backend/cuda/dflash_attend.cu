@@ -1,103 +1,173 @@
-// Bounded by reading the cells: once for the queries of all rows that share a key head. The
-// positions that some row may see are cut into pieces; a block of threads attends to one piece for
-// one key head. The rows of the block itself, which are few, join where the pieces are put
-// together.
-#include <algorithm>
+// Bounded by reading the cells: once a row. Blocks of threads go through the positions that some
+// row may see in turn, a piece at a time, each for some heads of a row that share a key head; one
+// more has the rows of the block itself. Cells were written long before, so they are asked for
+// before the queries are there.
+#include "backend/cuda/dflash_attend.cuh"
 
-#include "backend/cuda/dflash.h"
+#include <algorithm>
+#include <type_traits>
+
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/piece.cuh"
 
 namespace strata::cuda {
 namespace {
 
-constexpr int kTogether = 16;  // queries that go through a piece at a time
+constexpr int kWarps = kPieceThreads / kWarp;
+static_assert(kEntries == kPiece);
+// Of a multiprocessor, which registers are enough for.
+template <typename Cache>
+constexpr int kBlocksOfOne = std::is_same_v<Cache, CacheF32> ? 3 : 4;
+// So that a draft of a few rows is at work on all of the largest devices at once. Sums of a row
+// are in the same order whatever the rows are.
+constexpr int kSpread = 15;
 
-struct Attend {
-    op::DflashShape shape;
-    op::DflashCells cells;
-    std::int64_t first;  // position of row 0, or where first_at is given the largest
-    const std::int64_t* first_at;
-    std::int64_t window;  // 0: all
-    DflashRows rows;
-    int count;       // B
-    int group;       // query heads of a key head
-    int pieces;      // of the longest list
-    float* largest;  // [G, pieces, queries], a query (row, head of the group)
-    float* sum;      // [G, pieces, queries]
-    float* values;   // [G, pieces, queries, d]
-    MatrixView<float> out;
+// What a block works on: block (0 for rows or 1 + turn for cells, key head and set of heads, row).
+struct Task {
+    int g;
+    int from;  // first head of the group
+    int count;
+    int row;
 
-    // Brings `first` to what it is now. Each kernel begins with it.
-    __device__ void look_up() { first = first_of(*this); }
-    __device__ int queries() const { return count * group; }
-    __device__ std::int64_t at(int g, int piece, int query) const {
-        return (std::int64_t{g} * pieces + piece) * queries() + query;
+    __device__ static Task of(const Attend& attend) {
+        const int from = static_cast<int>(blockIdx.y) % attend.sets() * kQueriesOfBlock;
+        return {.g = static_cast<int>(blockIdx.y) / attend.sets(),
+                .from = from,
+                .count = min(kQueriesOfBlock, attend.group - from),
+                .row = static_cast<int>(blockIdx.z)};
     }
-    __device__ const float* query(int g, int q) const {
-        return rows.query.row(q / group) + (g * group + q % group) * shape.head_dim;
-    }
-    // The position of the first cell that a row may see: of what the ring can hold, what row 0,
-    // which sees the furthest back, can see.
-    __device__ std::int64_t lowest() const {
-        const std::int64_t held = max(std::int64_t{0}, first - cells.slots);
-        return window > 0 ? max(held, first - window + 1) : held;
-    }
-    __device__ int pieces_used() const {
-        return static_cast<int>((first - lowest() + kPiece - 1) / kPiece);
-    }
-    // Whether row i sees the cell of `position`; -1 is none's.
-    __device__ bool sees(int i, int position) const {
-        return position >= 0 && (window == 0 || first + i - position < window);
-    }
-    // The slot of entry e of a piece, and the position of its cell: -1 where it holds another.
-    __device__ void find(int piece, int e, int* slot, int* position) const {
-        const std::int64_t p = lowest() + piece * kPiece + e;
-        *slot = static_cast<int>(min(p, first - 1) % cells.slots);
-        *position = p < first && cells.position[*slot] == p ? static_cast<int>(p) : -1;
+    __device__ std::int64_t at(const Attend& attend, int part) const {
+        return attend.at(g, part, row * attend.group + from);
     }
 };
 
-// Any shape: block (piece, key head).
+__device__ inline bool has_rows() { return blockIdx.x == 0; }
+// The first piece of a block that has cells.
+__device__ inline int first_piece() { return static_cast<int>(blockIdx.x) - 1; }
+__device__ inline int own_warp() { return static_cast<int>(threadIdx.x) / kWarp; }
+__device__ inline int own_lane() { return static_cast<int>(threadIdx.x) % kWarp; }
+
+// queries[place(q, c)] = value c of head q of a task, normed and turned; zeros of those that are
+// not there. `held` is memory of a head a warp.
+template <typename TurnAt, typename Place>
+__device__ void bring_queries(const Attend& attend, const Task& task, TurnAt turn_at, float* held,
+                              Place place, float* queries) {
+    const int d = attend.shape.head_dim;
+    const float* row = attend.rows.query.row(task.row) + (task.g * attend.group + task.from) * d;
+    for (int q = own_warp(); q < kQueriesOfBlock; q += kWarps) {
+        if (q >= task.count) {
+            for (int c = own_lane(); c < d; c += kWarp) queries[place(q, c)] = 0.0f;
+            continue;
+        }
+        norm_and_turn(row + q * d, d, attend.query_norm, attend.epsilon, attend.shape.rotary_pairs,
+                      turn_at, held + own_warp() * d,
+                      [&](int c, float value) { queries[place(q, c)] = value; });
+    }
+}
+
+// The scores of a task's queries with row j of the block, by a warp.
+template <typename Place>
+__device__ void score_row(const Attend& attend, const Task& task, int j, const float* queries,
+                          Place place, float* held, float* scores) {
+    const int d = attend.shape.head_dim;
+    norm_and_turn(attend.rows.key.row(j) + task.g * d, d, attend.key_norm, attend.epsilon,
+                  attend.turns(j), held, [&](int c, float value) { held[c] = value; });
+    float sums[kQueriesOfBlock] = {};
+    for (int c = own_lane(); c < d; c += kWarp) {
+#pragma unroll
+        for (int q = 0; q < kQueriesOfBlock; ++q) {
+            sums[q] = __fmaf_rn(queries[place(q, c)], held[c], sums[q]);
+        }
+    }
+#pragma unroll
+    for (int q = 0; q < kQueriesOfBlock; ++q) {
+        const float sum = warp_sum(sums[q]);
+        if (own_lane() == 0) scores[q] = sum;
+    }
+    __syncwarp();
+}
+
+// The parts that are rows of the block. `scores` is memory of kPiece * kQueriesOfBlock values.
+template <typename Place>
+__device__ void attend_rows(const Attend& attend, const Task& task, const float* queries,
+                            Place place, float* held, float* scores) {
+    const int d = attend.shape.head_dim;
+#pragma unroll 1
+    for (int part = 0; part < attend.own_parts(); ++part) {
+        const int begin = part * kPiece;
+        const int rows = min(kPiece, attend.count - begin);
+        for (int e = own_warp(); e < kPiece; e += kWarps) {
+            float* own = scores + e * kQueriesOfBlock;
+            if (e < rows && attend.sees_row(task.row, begin + e)) {
+                score_row(attend, task, begin + e, queries, place, held + own_warp() * d, own);
+            } else if (own_lane() < kQueriesOfBlock) {
+                own[own_lane()] = -INFINITY;
+            }
+        }
+        __syncthreads();
+        const std::int64_t at = task.at(attend, part);
+        weigh(scores, kQueriesOfBlock, task.count, 1.0f / sqrtf(static_cast<float>(d)),
+              attend.largest + at, attend.sum + at);
+        __syncthreads();
+        for (int i = static_cast<int>(threadIdx.x); i < task.count * d; i += kPieceThreads) {
+            const float* value = attend.rows.value.row(begin) + task.g * d + i % d;
+            float sum = 0.0f;
+#pragma unroll 8
+            for (int e = 0; e < rows; ++e) {
+                sum = __fmaf_rn(scores[e * kQueriesOfBlock + i / d],
+                                value[e * attend.rows.value.cols], sum);
+            }
+            attend.values[at * d + i] = sum;
+        }
+        __syncthreads();
+    }
+}
+
+// Any shape, a piece a block.
 template <typename Cache>
-__global__ void __launch_bounds__(kPieceThreads) attend_cells(Attend attend) {
+__global__ void __launch_bounds__(kPieceThreads) attend_any(Attend attend) {
     follow_earlier_kernels();
     attend.look_up();
     __shared__ int slots[kPiece];
     __shared__ int positions[kPiece];
-    const auto piece = static_cast<int>(blockIdx.x);
-    const auto g = static_cast<int>(blockIdx.y);
-    if (piece >= attend.pieces_used()) return;
+    __shared__ float scores[kPiece * kQueriesOfBlock];
+    if (!has_rows() && first_piece() >= attend.pieces_used()) return;
+    const Task task = Task::of(attend);
     const int d = attend.shape.head_dim;
-    const int queries = attend.queries();
     const auto thread = static_cast<int>(threadIdx.x);
-    auto* scores = reinterpret_cast<float*>(shared_bytes());
-    if (thread < kPiece) attend.find(piece, thread, &slots[thread], &positions[thread]);
+    auto* const queries = reinterpret_cast<float*>(shared_bytes());
+    float* const held = queries + kQueriesOfBlock * d;
+    const auto place = [d](int q, int c) { return q * d + c; };
+    const Turns turns = attend.turns(task.row);
+    bring_queries(
+        attend, task, [&](int i) { return turn_of(turns, i); }, held, place, queries);
+    __syncthreads();
+    if (has_rows()) return attend_rows(attend, task, queries, place, held, scores);
+    if (thread < kPiece) attend.find(first_piece(), thread, &slots[thread], &positions[thread]);
     __syncthreads();
     const auto cell = [&](const void* cache, int e) {
-        return Cache::head(cache, attend.shape.kv_heads, d, slots[e], g);
+        return Cache::head(cache, attend.shape.kv_heads, d, slots[e], task.g);
     };
-    for (int pair = thread; pair < kPiece * queries; pair += kPieceThreads) {
-        const int e = pair / queries;
-        const int q = pair % queries;
+    for (int pair = thread; pair < kPiece * kQueriesOfBlock; pair += kPieceThreads) {
+        const int e = pair / kQueriesOfBlock;
         float sum = -INFINITY;
-        if (attend.sees(q / attend.group, positions[e])) {
+        if (attend.sees(task.row, positions[e])) {
             const auto key = cell(attend.cells.keys, e);
-            const float* query = attend.query(g, q);
+            const float* query = queries + pair % kQueriesOfBlock * d;
             sum = 0.0f;
             for (int c = 0; c < d; ++c) sum = __fmaf_rn(query[c], Cache::value(key, c), sum);
         }
         scores[pair] = sum;
     }
     __syncthreads();
-    const std::int64_t at = attend.at(g, piece, 0);
-    weigh(scores, queries, queries, 1.0f / sqrtf(static_cast<float>(d)), attend.largest + at,
-          attend.sum + at);
+    const std::int64_t at = task.at(attend, attend.own_parts() + first_piece());
+    weigh(scores, kQueriesOfBlock, task.count, 1.0f / sqrtf(static_cast<float>(d)),
+          attend.largest + at, attend.sum + at);
     __syncthreads();
-    for (int i = thread; i < queries * d; i += kPieceThreads) {
+    for (int i = thread; i < task.count * d; i += kPieceThreads) {
         float sum = 0.0f;
         for (int e = 0; e < kPiece; ++e) {
-            const float weight = scores[e * queries + i / d];
+            const float weight = scores[e * kQueriesOfBlock + i / d];
             if (weight == 0.0f) continue;  // the cell may hold anything
             sum = __fmaf_rn(weight, Cache::value(cell(attend.cells.values, e), i % d), sum);
         }
@@ -105,148 +175,144 @@ __global__ void __launch_bounds__(kPieceThreads) attend_cells(Attend attend) {
     }
 }
 
+// Where a block of attend_held() has what its threads share.
+template <int kDim>
+struct HeldShared {
+    int slots[kPiece];
+    int positions[kPiece];
+    alignas(16) float queries[kQueriesOfBlock * kDim];
+    alignas(16) float scores[kPiece * kQueriesOfBlock];
+    float heads[kWarps * kDim];
+    float largest[kQueriesOfBlock];
+    float sums[kQueriesOfBlock];
+};
+
+template <typename Held, int kDim>
+__device__ __forceinline__ void load_piece(const Attend& attend, int g, int piece,
+                                           HeldShared<kDim>& shared, Held& held) {
+    const auto thread = static_cast<int>(threadIdx.x);
+    if (thread < kPiece) {
+        attend.find(piece, thread, &shared.slots[thread], &shared.positions[thread]);
+    }
+    __syncthreads();
+    held.load(attend.cells.keys, attend.cells.values, attend.shape.kv_heads, g, shared.slots);
+}
+
 // Heads of kDim, that of published models.
 template <typename Cache, int kDim>
-__global__ void __launch_bounds__(kPieceThreads) attend_held_cells(Attend attend) {
-    follow_earlier_kernels();
+__global__ void __launch_bounds__(kPieceThreads, kBlocksOfOne<Cache>) attend_held(Attend attend) {
+    using Held = HeldPiece<Cache, kDim, kQueriesOfBlock>;
+    constexpr int kTurns = kDim / 2 / kWarp;  // of a lane
+    __shared__ HeldShared<kDim> shared;
+    // What is read before the wait no kernel of this op writes: who did has ended.
     attend.look_up();
-    __shared__ int slots[kPiece];
-    __shared__ int positions[kPiece];
-    alignas(16) __shared__ float queries[kTogether * kDim];
-    alignas(16) __shared__ float scores[kPiece * kTogether];
-    const auto piece = static_cast<int>(blockIdx.x);
-    const auto g = static_cast<int>(blockIdx.y);
-    if (piece >= attend.pieces_used()) return;
-    const auto thread = static_cast<int>(threadIdx.x);
-    if (thread < kPiece) attend.find(piece, thread, &slots[thread], &positions[thread]);
+    const Task task = Task::of(attend);
+    const int used = attend.pieces_used();
+    int piece = first_piece();
+    if (!has_rows() && piece >= used) return follow_earlier_kernels();
+    Held held;
+    if (!has_rows()) load_piece(attend, task.g, piece, shared, held);
+    float2 turns[kTurns];
+#pragma unroll
+    for (int i = 0; i < kTurns; ++i) {
+        const int pair = min(own_lane() + i * kWarp, attend.shape.rotary_pairs - 1);
+        turns[i] = turn_of(attend.turns(task.row), max(pair, 0));
+    }
+    follow_earlier_kernels();
+    const auto place = [](int q, int c) { return q * kDim + eight_at(c, kDim / kEight); };
+    bring_queries(
+        attend, task, [&](int i) { return turns[i >= kWarp ? kTurns - 1 : 0]; }, shared.heads,
+        place, shared.queries);
+    static_assert(kTurns <= 2);
     __syncthreads();
-    HeldPiece<Cache, kDim, kTogether> held;
-    held.load(attend.cells.keys, attend.cells.values, attend.shape.kv_heads, g, slots);
-    held.values.clear([&](int e) { return positions[e] < 0; });
+    if (has_rows()) {
+        return attend_rows(attend, task, shared.queries, place, shared.heads, shared.scores);
+    }
+    Softmax<Held::kOwn> all[kQueriesOfBlock];
 #pragma unroll 1
-    for (int from = 0; from < attend.queries(); from += kTogether) {
-        const int count = min(kTogether, attend.queries() - from);
-        for (int i = thread; i < kTogether * kDim; i += kPieceThreads) {
-            const int q = i / kDim;
-            queries[q * kDim + eight_at(i % kDim, kDim / kEight)] =
-                q < count ? attend.query(g, from + q)[i % kDim] : 0.0f;
-        }
-        __syncthreads();
+    while (true) {
+        held.values.clear([&](int e) { return shared.positions[e] < 0; });
         held.score(
-            queries,
-            [&](int e, int q) { return attend.sees((from + q) / attend.group, positions[e]); },
-            scores);
+            shared.queries, [&](int e, int) { return attend.sees(task.row, shared.positions[e]); },
+            shared.scores);
         __syncthreads();
-        const std::int64_t at = attend.at(g, piece, from);
-        weigh(scores, kTogether, count, 1.0f / sqrtf(static_cast<float>(kDim)), attend.largest + at,
-              attend.sum + at);
+        weigh(shared.scores, kQueriesOfBlock, kQueriesOfBlock,
+              1.0f / sqrtf(static_cast<float>(kDim)), shared.largest, shared.sums);
         __syncthreads();
-        held.add_values(scores, count, attend.values + at * kDim);
-        __syncthreads();
+        float values[kQueriesOfBlock][Held::kOwn] = {};
+        held.sum_values(shared.scores, values);
+#pragma unroll
+        for (int q = 0; q < kQueriesOfBlock; ++q) {
+            all[q].add(shared.largest[q], shared.sums[q], values[q]);
+        }
+        piece += attend.spread;
+        if (piece >= used) break;
+        load_piece(attend, task.g, piece, shared, held);
+    }
+    const std::int64_t at = task.at(attend, attend.own_parts() + first_piece());
+#pragma unroll
+    for (int q = 0; q < kQueriesOfBlock; ++q) {
+        if (q >= task.count) break;
+#pragma unroll
+        for (int i = 0; i < Held::kOwn; ++i) {
+            attend.values[(at + q) * kDim + Held::kOwn * threadIdx.x + i] = all[q].values[i];
+        }
+        if (threadIdx.x != 0) continue;
+        attend.largest[at + q] = all[q].largest;
+        attend.sum[at + q] = all[q].sum;
     }
 }
 
-// out of one head of one row, from the pieces and the rows of the block: block (head, row). A warp
-// takes a row of the block at a time.
-__global__ void __launch_bounds__(kPieceThreads) join_block(Attend attend) {
-    follow_earlier_kernels();
-    attend.look_up();
-    const auto h = static_cast<int>(blockIdx.x);
-    const auto i = static_cast<int>(blockIdx.y);
-    const int g = h / attend.group;
-    const int q = i * attend.group + h % attend.group;
-    const int d = attend.shape.head_dim;
-    const auto thread = static_cast<int>(threadIdx.x);
-    const int lane = thread % kWarp;
-    const int pieces = attend.pieces_used();
-    const int sources = pieces + attend.count;
-    auto* weights = reinterpret_cast<float*>(shared_bytes());  // [sources]: largest scores first
-    const float* query = attend.query(g, q);
-    const float scale = 1.0f / sqrtf(static_cast<float>(d));
-    for (int j = thread / kWarp; j < attend.count; j += kPieceThreads / kWarp) {
-        float sum = 0.0f;
-        for (int c = lane; c < d; c += kWarp) {
-            sum = __fmaf_rn(query[c], attend.rows.key.row(j)[g * d + c], sum);
-        }
-        sum = warp_sum(sum);
-        const bool sees = attend.window == 0 || (i > j ? i - j : j - i) < attend.window;
-        if (lane == 0) weights[pieces + j] = sees ? sum * scale : -INFINITY;
-    }
-    for (int p = thread; p < pieces; p += kPieceThreads) {
-        weights[p] = attend.largest[attend.at(g, p, q)];
-    }
-    __syncthreads();
-    float largest = -INFINITY;
-    for (int s = 0; s < sources; ++s) {
-        largest = weights[s] > largest || weights[s] != weights[s] ? weights[s] : largest;
-    }
-    __syncthreads();
-    for (int s = thread; s < sources; s += kPieceThreads) weights[s] = expf(weights[s] - largest);
-    __syncthreads();
-    for (int c = thread; c < d; c += kPieceThreads) {
-        float all = 0.0f;
-        float sum = 0.0f;
-#pragma unroll 4
-        for (int p = 0; p < pieces; ++p) {
-            const std::int64_t at = attend.at(g, p, q);
-            all = __fmaf_rn(weights[p], attend.sum[at], all);
-            sum = __fmaf_rn(weights[p], attend.values[at * d + c], sum);
-        }
-        for (int j = 0; j < attend.count; ++j) {
-            const float weight = weights[pieces + j];
-            all += weight;
-            sum = __fmaf_rn(weight, attend.rows.value.row(j)[g * d + c], sum);
-        }
-        attend.out.row(i)[h * d + c] = sum / all;
-    }
+constexpr int kHeldDim = 128;
+
+bool is_held(const op::DflashShape& shape, const op::DflashCells& cells) {
+    return shape.head_dim == kHeldDim && reads_as_eights(cells.keys) &&
+           reads_as_eights(cells.values);
 }
 
 template <typename Cache>
-void launch_cells(Queue& queue, const Attend& attend) {
-    const dim3 blocks(static_cast<unsigned>(attend.pieces),
-                      static_cast<unsigned>(attend.shape.kv_heads));
-    if (attend.shape.head_dim == 128 && reads_as_eights(attend.cells.keys) &&
-        reads_as_eights(attend.cells.values)) {
-        launch_dependent(queue, {blocks, kPieceThreads}, attend_held_cells<Cache, 128>, attend);
+void launch_attend(Queue& queue, const Attend& attend) {
+    const dim3 blocks(static_cast<unsigned>(1 + attend.spread),
+                      static_cast<unsigned>(attend.shape.kv_heads * attend.sets()),
+                      static_cast<unsigned>(attend.count));
+    if (is_held(attend.shape, attend.cells)) {
+        launch_dependent(queue, {blocks, kPieceThreads}, attend_held<Cache, kHeldDim>, attend);
     } else {
-        const std::size_t bytes =
-            static_cast<std::size_t>(kPiece * attend.count * attend.group) * sizeof(float);
-        launch_dependent(queue, {blocks, kPieceThreads, bytes}, attend_cells<Cache>, attend);
+        const auto heads = static_cast<std::size_t>(kQueriesOfBlock + kWarps);
+        const auto dim = static_cast<std::size_t>(attend.shape.head_dim);
+        launch_dependent(queue, {blocks, kPieceThreads, heads * dim * sizeof(float)},
+                         attend_any<Cache>, attend);
     }
 }
 
 }  // namespace
 
 void dflash_attend(Queue& queue, const op::DflashBlock& args, const op::DflashLayer& layer,
-                   const DflashRows& rows, MatrixView<float> out) {
+                   const DflashRows& rows, const DraftRows& to) {
     Attend attend{};
     attend.shape = args.shape;
     attend.cells = layer.cells;
     attend.first = args.first;
     attend.first_at = args.first_at;
     attend.window = layer.window;
+    attend.query_norm = layer.query_norm;
+    attend.key_norm = layer.key_norm;
+    attend.inverse_frequency = args.inverse_frequency;
+    attend.epsilon = args.epsilon;
     attend.rows = rows;
-    attend.count = static_cast<int>(out.rows);
+    attend.count = to.rows;
     attend.group = args.shape.heads / args.shape.kv_heads;
     // With a window the grid does not depend on where the block stands.
     const std::int64_t longest =
         std::min(layer.cells.slots, layer.window > 0 ? layer.window - 1 : args.first);
-    attend.pieces = static_cast<int>((longest + kPiece - 1) / kPiece);
-    attend.out = out;
-    const std::int64_t each =
-        std::int64_t{args.shape.kv_heads} * attend.pieces * attend.count * attend.group;
+    attend.spread = static_cast<int>((longest + kPiece - 1) / kPiece);
+    if (is_held(args.shape, layer.cells)) attend.spread = std::min(attend.spread, kSpread);
+    const std::int64_t each = std::int64_t{args.shape.kv_heads} * attend.parts() * attend.queries();
     attend.largest = queue.take<float>(each);
     attend.sum = queue.take<float>(each);
     attend.values = queue.take<float>(each * args.shape.head_dim);
-    if (attend.pieces > 0) {
-        with_cache(layer.cells.type,
-                   [&](auto type) { launch_cells<decltype(type)>(queue, attend); });
-    }
-    launch_dependent(
-        queue,
-        {dim3(static_cast<unsigned>(args.shape.heads), static_cast<unsigned>(attend.count)),
-         kPieceThreads, static_cast<std::size_t>(attend.pieces + attend.count) * sizeof(float)},
-        join_block, attend);
+    with_cache(layer.cells.type, [&](auto type) { launch_attend<decltype(type)>(queue, attend); });
+    dflash_join(queue, attend, to);
 }
 
 }  // namespace strata::cuda

@@ -11,8 +11,6 @@
 namespace strata::cuda {
 namespace {
 
-constexpr int kUnits = 4;  // heads of a block: one a warp
-
 // What one call passes from step to step; rows are the block's.
 struct Block {
     op::DflashBlock args;
@@ -103,24 +101,6 @@ __global__ void __launch_bounds__(kNormThreadsMax)
     }
 }
 
-// Norms and turns the queries and keys in place: block (group of heads, row).
-__global__ void __launch_bounds__(kUnits* kWarp)
-    turn_rows(op::DflashBlock args, op::Gain query_norm, op::Gain key_norm, DflashRows rows) {
-    follow_earlier_kernels();
-    const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    const int unit = static_cast<int>(blockIdx.x) * kUnits + warp;
-    const op::DflashShape& shape = args.shape;
-    if (unit >= shape.heads + shape.kv_heads) return;
-    const int d = shape.head_dim;
-    const bool is_query = unit < shape.heads;
-    float* head = is_query ? rows.query.row(blockIdx.y) + unit * d
-                           : rows.key.row(blockIdx.y) + (unit - shape.heads) * d;
-    norm_and_turn(head, d, is_query ? query_norm : key_norm, args.epsilon,
-                  {args.inverse_frequency, shape.rotary_pairs, first_of(args) + blockIdx.y},
-                  reinterpret_cast<float*>(shared_bytes()) + warp * d,
-                  [&](int c, float value) { head[c] = value; });
-}
-
 void check_conv(const op::DflashBlock& args, const op::DflashConv& conv) {
     const std::int64_t groups = args.hidden.cols / args.group;
     STRATA_CHECK(conv.base != nullptr && conv.projection.rows == 2 * args.taps * groups);
@@ -172,29 +152,21 @@ void leave(Queue& queue, const Block& block, const op::DflashConv& conv, op::Gai
 // Memory that all layers use in turn.
 struct Scratch {
     DflashRows rows;
-    MatrixView<float> attended;
     MatrixView<float> gate;
     MatrixView<float> up;
 };
 
 void attend(Queue& queue, const Block& block, const op::DflashLayer& layer,
             const Scratch& scratch) {
-    const op::DflashShape& shape = block.args.shape;
     const DflashRows& rows = scratch.rows;
     const Product products[] = {
         {layer.query, rows.query}, {layer.key, rows.key}, {layer.value, rows.value}};
     enter(queue, block, layer.attention_conv, products);
-    const auto heads = static_cast<unsigned>(shape.heads + shape.kv_heads + kUnits - 1) / kUnits;
-    launch_dependent(queue,
-                     {dim3(heads, static_cast<unsigned>(block.hidden.rows)), kUnits * kWarp,
-                      static_cast<std::size_t>(kUnits * shape.head_dim) * sizeof(float)},
-                     turn_rows, block.args, layer.query_norm, layer.key_norm, rows);
-    dflash_attend(queue, block.args, layer, rows, scratch.attended);
-    const MatrixView<float>& attended = scratch.attended;
-    finish(
-        queue, block,
-        {.data = attended.data, .stride = attended.cols, .cols = static_cast<int>(attended.cols)},
-        layer.out);
+    const std::int64_t cols = layer.query.rows;
+    const Product out{layer.out, block.after};
+    const DraftRows attended = make_draft_rows(queue, block.hidden.rows, cols, {&out, 1});
+    dflash_attend(queue, block.args, layer, rows, attended);
+    project_draft(queue, attended, {&out, 1});
 }
 
 void feed(Queue& queue, const Block& block, const op::DflashLayer& layer, const Scratch& scratch) {
@@ -219,7 +191,6 @@ Scratch make_scratch(Queue& queue, const op::DflashBlock& args) {
         feed = std::max(feed, args.layers[l].gate.rows);
     }
     return {.rows = {queue.matrix(rows, query), queue.matrix(rows, kv), queue.matrix(rows, kv)},
-            .attended = queue.matrix(rows, query),
             .gate = queue.matrix(rows, feed),
             .up = queue.matrix(rows, feed)};
 }

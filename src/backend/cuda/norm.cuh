@@ -71,11 +71,11 @@ __device__ inline float2 turn_of(const Turns& turns, int i) {
 }
 
 // store(i, value i of rope(rms_norm(x; gain))) for a head x of `dim` values, by a warp, whose
-// lanes all call it; `held` is shared memory of `dim` values that is the warp's own, and what
-// `store` may write value i to.
-template <typename Store>
-__device__ void norm_and_turn(const float* x, int dim, op::Gain gain, float epsilon,
-                              const Turns& turns, float* held, Store store) {
+// lanes all call it; turn_at(i) is the sine and cosine of pair i < pairs. `held` is shared memory
+// of `dim` values that is the warp's own, and what `store` may write value i to.
+template <typename TurnAt, typename Store>
+__device__ void norm_and_turn(const float* x, int dim, op::Gain gain, float epsilon, int pairs,
+                              TurnAt turn_at, float* held, Store store) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     float squares = 0.0f;
     for (int i = lane; i < dim; i += kWarp) {
@@ -86,15 +86,23 @@ __device__ void norm_and_turn(const float* x, int dim, op::Gain gain, float epsi
     const float inverse = inverse_rms(warp_sum(squares), dim, epsilon);
     for (int i = lane; i < dim; i += kWarp) held[i] = held[i] * inverse * gain[i];
     __syncwarp();
-    for (int i = lane; i < turns.pairs; i += kWarp) {
-        const float2 turn = turn_of(turns, i);
+    for (int i = lane; i < pairs; i += kWarp) {
+        const float2 turn = turn_at(i);
         const float a = held[i];
-        const float b = held[i + turns.pairs];
+        const float b = held[i + pairs];
         store(i, a * turn.y - b * turn.x);
-        store(i + turns.pairs, b * turn.y + a * turn.x);
+        store(i + pairs, b * turn.y + a * turn.x);
     }
-    for (int i = 2 * turns.pairs + lane; i < dim; i += kWarp) store(i, held[i]);
+    for (int i = 2 * pairs + lane; i < dim; i += kWarp) store(i, held[i]);
     __syncwarp();
+}
+
+// The same with the turns of a position.
+template <typename Store>
+__device__ void norm_and_turn(const float* x, int dim, op::Gain gain, float epsilon,
+                              const Turns& turns, float* held, Store store) {
+    norm_and_turn(
+        x, dim, gain, epsilon, turns.pairs, [&](int i) { return turn_of(turns, i); }, held, store);
 }
 
 }  // namespace strata::cuda

@@ -163,9 +163,8 @@ struct HeldPiece {
         }
     }
 
-    // out[query, dimension] = sum over the entries of weight * value, of the first `count` queries.
-    __device__ void add_values(const float* weights, int count, float* out) const {
-        float sums[kQueries][kOwn] = {};
+    // sums[query] += sum over the entries of weight * value, of the thread's dimensions.
+    __device__ void sum_values(const float* weights, float (&sums)[kQueries][kOwn]) const {
 #pragma unroll
         for (int e = 0; e < kPiece; ++e) {
             float value[kOwn];
@@ -179,6 +178,12 @@ struct HeldPiece {
                 }
             }
         }
+    }
+
+    // out[query, dimension] = those sums, of the first `count` queries.
+    __device__ void add_values(const float* weights, int count, float* out) const {
+        float sums[kQueries][kOwn] = {};
+        sum_values(weights, sums);
 #pragma unroll
         for (int q = 0; q < kQueries; ++q) {
             if (q >= count) break;
