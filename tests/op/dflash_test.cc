@@ -144,15 +144,14 @@ TEST(DflashInject, features_that_are_not_finite_count_as_zero_and_are_counted) {
 
 void check_block(const std::string& label, const DflashDraft& draft,
                  const std::vector<std::int32_t>& tokens, std::int64_t first,
-                 const std::vector<DflashRing>& rings) {
+                 const std::vector<DflashRing>& rings,
+                 const Tolerance& tolerance = Tolerance::attention()) {
     std::vector<std::vector<DflashCell>> cells;
     for (const DflashRing& ring : rings) cells.push_back(cells_of(ring));
     const Rows want = dflash_block_oracle(draft, tokens, first, cells);
     on_backends(
         label, [&](TestBackend& b) { return run_block(b, label, draft, tokens, first, rings); },
-        [&](const std::vector<float>& got) {
-            expect_close(label, got, want, Tolerance::attention());
-        });
+        [&](const std::vector<float>& got) { expect_close(label, got, want, tolerance); });
 }
 
 // Rings with a random cell for each position of [from, to).
@@ -273,6 +272,46 @@ TEST(DflashBlock, more_rows_than_are_attended_to_together_match_the_oracle) {
                             filled_rings(draft, random, op::CacheType::f16, 10, 0, 3));
             }
         }
+    }
+}
+
+// Widths and formats on both sides of what kernels take that do all before a product at once.
+TEST(DflashBlock, rows_of_many_columns_match_the_oracle) {
+    const struct {
+        std::int64_t width;
+        int taps;
+        int group;
+        quant::Type type;
+        std::int64_t rows;
+    } cases[] = {{384, 2, 16, quant::Type::bf16, 8},  {384, 2, 16, quant::Type::bf16, 9},
+                 {384, 1, 16, quant::Type::bf16, 3},  {384, 2, 32, quant::Type::bf16, 3},
+                 {384, 3, 16, quant::Type::q8_0, 4},  {320, 2, 16, quant::Type::q8_0, 4},
+                 {256, 2, 16, quant::Type::q8_0, 8},  {256, 2, 16, quant::Type::q4_k, 4},
+                 {256, 2, 16, quant::Type::f16, 4},   {128, 2, 16, quant::Type::q4_0, 4},
+                 {2688, 2, 16, quant::Type::q8_0, 2}, {2560, 2, 16, quant::Type::q4_0, 1}};
+    for (const auto& one : cases) {
+        Random random("dflash block columns", static_cast<std::uint64_t>(one.width));
+        DflashSizes sizes;
+        sizes.width = one.width;
+        sizes.features = 256;
+        sizes.feed = 256;
+        sizes.taps = one.taps;
+        sizes.group = one.group;
+        sizes.shape = {.heads = 2, .kv_heads = 1, .head_dim = 128, .rotary_pairs = 8};
+        sizes.windows = {0};
+        DflashDraft draft = random_dflash(random, Types(one.type), sizes);
+        const std::int64_t deltas = 2 * one.taps * (one.width / one.group);
+        for (DflashParts& layer : draft.layers) {
+            layer.attention_conv.projection =
+                random_weight(random, quant::Type::bf16, deltas, one.width);
+            layer.feed_conv.projection =
+                random_weight(random, quant::Type::bf16, deltas, one.width);
+        }
+        const bool rounds = quant::info(one.type).integers != nullptr;
+        check_block("width " + std::to_string(one.width), draft,
+                    random_tokens(random, one.rows, 30), 2,
+                    filled_rings(draft, random, op::CacheType::f16, 4, 0, 2),
+                    rounds ? Tolerance::rounded_inputs() : Tolerance::attention());
     }
 }
 

@@ -14,9 +14,39 @@ struct DflashRows {
     MatrixView<float> value;  // [B, G*d]
 };
 
+// What one call passes from step to step; rows are the block's.
+struct DflashSteps {
+    op::DflashBlock args;
+    MatrixView<float> hidden;   // h
+    MatrixView<float> squares;  // sums of the squares of kDflashSquares columns of h each
+    MatrixView<float> after;    // what a sublayer gives
+    MatrixView<float> delta;
+};
+inline constexpr int kDflashSquares = 256;
+
+// h = the embeddings.
+void dflash_begin(Queue& queue, const DflashSteps& steps);
+
+// Runs the products of C(0, a) and leaves the deltas of side 1.
+void dflash_enter(Queue& queue, const DflashSteps& steps, op::Gain norm, const op::DflashConv& conv,
+                  std::span<const Product> products);
+
+// Whether the kernel of dflash_enter() that does all that comes before its products has the shape,
+// and that kernel: to = C(0, a).
+bool enters_at_once(const Queue& queue, const DflashSteps& steps, op::Gain norm,
+                    const op::DflashConv& conv, const DraftRows& to);
+void enter_at_once(Queue& queue, const DflashSteps& steps, op::Gain norm,
+                   const op::DflashConv& conv, const DraftRows& to);
+
 // to[i] = concat over h of o_h: each row, its queries and keys normed and turned, over the cells
 // and block rows that it sees.
 void dflash_attend(Queue& queue, const op::DflashBlock& args, const op::DflashLayer& layer,
                    const DflashRows& rows, const DraftRows& to);
+
+// h += C(1, after).
+void dflash_leave(Queue& queue, const DflashSteps& steps, const op::DflashConv& conv);
+
+// to = the norm of h.
+void dflash_norm(Queue& queue, const DflashSteps& steps, op::Gain norm, MatrixView<float> to);
 
 }  // namespace strata::cuda
