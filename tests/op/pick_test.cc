@@ -104,6 +104,24 @@ TEST(Pick, of_equal_logits_is_the_lowest_wherever_they_stand) {
     }
 }
 
+// In order, and so that the threads of a block that have them are few.
+TEST(Pick, lists_the_best_wherever_they_stand) {
+    constexpr std::int64_t kThreads = 256;
+    for (const std::int64_t width : {4095, 5002, 8991}) {
+        Random random("pick places", static_cast<std::uint64_t>(width));
+        std::vector<float> rising;
+        for (std::int64_t r = 0; r < width; ++r) rising.push_back(static_cast<float>(r) - 4000);
+        check_pick(rising, width);
+        check_pick({rising.rbegin(), rising.rend()}, width);
+        auto strided = random.floats(width, -1, 1);
+        for (std::int64_t r = 7; r < width; r += kThreads) strided[r] = static_cast<float>(2 + r);
+        check_pick(strided, width);
+        auto zeros = random.floats(width, -2, -1);
+        for (std::int64_t r = 3; r < width; r += 35) zeros[r] = r % 2 == 0 ? 0.0f : -0.0f;
+        check_pick(zeros, width);
+    }
+}
+
 TEST(Pick, with_a_list_is_the_token_of_the_row) {
     Random random("pick list");
     std::vector<std::int64_t> tokens;

@@ -6,7 +6,6 @@
 
 #include "backend/cuda/launch.cuh"
 #include "base/check.h"
-#include "op/pick.h"
 
 namespace strata::cuda {
 namespace {
@@ -18,7 +17,7 @@ __global__ void __launch_bounds__(kLogitThreads)
     const std::int64_t row = blockIdx.y;
     const std::int64_t first = std::int64_t{blockIdx.x} * kPieceLogits;
     Best held[kLogitsHeld];
-    int broken = 0;
+    float broken = 0.0f;
 #pragma unroll
     for (int i = 0; i < kLogitsHeld; ++i) {
         const std::int64_t at = first + i * kLogitThreads + threadIdx.x;
@@ -28,17 +27,13 @@ __global__ void __launch_bounds__(kLogitThreads)
         if (fabsf(logit) < INFINITY) {
             held[i] = {logit, static_cast<int>(at)};
         } else {
-            broken = 1;
+            broken = 1.0f;
         }
     }
-    __shared__ int any[kLogitWarps];
-    broken = warp_sum(broken);
-    if (threadIdx.x % kWarp == 0) any[threadIdx.x / kWarp] = broken;
-    __syncthreads();
+    __shared__ float scratch[kLogitWarps];
+    broken = block_sum<kLogitThreads>(broken, scratch);
     if (threadIdx.x == 0) {
-        int sum = 0;
-        for (const int one : any) sum += one;
-        lists.finite[row * lists.lists + blockIdx.x] = sum == 0 ? 1 : 0;
+        lists.finite[row * lists.lists + blockIdx.x] = broken == 0.0f ? 1 : 0;
     }
     choose(held, lists.wanted, lists.at(row, static_cast<int>(blockIdx.x)));
 }
@@ -48,6 +43,7 @@ __global__ void __launch_bounds__(kLogitThreads)
 __global__ void __launch_bounds__(kLogitThreads) choose_of_lists(Lists from, Lists to) {
     follow_earlier_kernels();
     __shared__ Best chosen[op::kCandidatesMax];
+    __shared__ float scratch[kLogitWarps];
     const std::int64_t row = blockIdx.x;
     const int count = from.lists * from.wanted;
     const Best* all = from.at(row, 0);
@@ -75,10 +71,12 @@ __global__ void __launch_bounds__(kLogitThreads) choose_of_lists(Lists from, Lis
     for (int i = static_cast<int>(threadIdx.x); i < to.wanted; i += kLogitThreads) {
         to.at(row, 0)[i] = chosen[i];
     }
-    if (threadIdx.x != 0) return;
-    int finite = 1;
-    for (int i = 0; i < from.lists; ++i) finite &= from.finite[row * from.lists + i];
-    to.finite[row] = finite;
+    float broken = 0.0f;
+    for (int i = static_cast<int>(threadIdx.x); i < from.lists; i += kLogitThreads) {
+        if (from.finite[row * from.lists + i] == 0) broken = 1.0f;
+    }
+    broken = block_sum<kLogitThreads>(broken, scratch);
+    if (threadIdx.x == 0) to.finite[row] = broken == 0.0f ? 1 : 0;
 }
 
 }  // namespace
