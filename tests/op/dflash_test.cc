@@ -406,6 +406,16 @@ TEST(DflashSelect, matches_the_oracle_for_every_number_of_rows) {
     }
 }
 
+// Tables of one type and of several, and scores on both sides of what the walk keeps at hand.
+TEST(DflashSelect, tables_of_any_types_and_walks_of_any_length_match_the_oracle) {
+    Random random("dflash select tables");
+    for (const int k : {16, 23, 24}) {
+        const DflashSelector selector = random_selector(random, Types::mixed(), 64, 300, 70, k);
+        check_walk("k=" + std::to_string(k), selector, random.floats(15 * 64, -2, 2),
+                   apart(random, 15, 70), 70, 13);
+    }
+}
+
 TEST(DflashSelect, the_rows_of_a_draft_vocabulary_stand_for_their_tokens) {
     Random random("dflash select map");
     for (const int k : {1, 3, 10}) {
