@@ -90,6 +90,18 @@ TEST(DflashInject, a_ring_keeps_the_last_rows_whatever_came_before) {
     }
 }
 
+// On both sides of the layers whose products, and whose cells, one launch has.
+TEST(DflashInject, matches_the_oracle_for_every_number_of_layers) {
+    Random random("dflash inject layers");
+    for (const std::size_t layers : {4, 5, 8, 9}) {
+        DflashSizes sizes;
+        sizes.windows.assign(layers, 0);
+        const DflashDraft draft = random_dflash(random, Types(quant::Type::f16), sizes);
+        check_inject(std::to_string(layers) + " layers", draft,
+                     random.floats(2 * sizes.features, -2, 2), 3, op::CacheType::f16, 4);
+    }
+}
+
 // Rows wide enough for products that take several at once.
 DflashSizes wide_sizes() {
     DflashSizes sizes;

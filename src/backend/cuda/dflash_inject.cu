@@ -14,9 +14,10 @@
 namespace strata::cuda {
 namespace {
 
-constexpr int kThreads = 512;
-constexpr int kUnits = 4;      // heads of a block: one a warp
-constexpr int kLayersMax = 4;  // of a launch; their products are as many as one call takes
+constexpr int kThreads = 1024;
+constexpr int kUnits = 4;             // heads of a block: one a warp
+constexpr int kLayersOfProducts = 4;  // whose products are as many as one call takes
+constexpr int kLayersMax = 8;         // whose cells one launch fills
 
 // Rows of x with 0 for what is not finite; replaced counts those.
 __global__ void __launch_bounds__(kThreads) write_finite(op::DflashInject args, DraftRows to) {
@@ -154,16 +155,19 @@ void dflash_inject_by(Projector project, const op::DflashInject& args, device::Q
     }
     const DraftRows normed = route.make(own, rows, args.fuse.rows, products);
     fuse_rows(own, route, args, normed);
+    const std::span<const Product> all = products;
+    constexpr std::size_t kProductsOfCall = 2 * kLayersOfProducts;
+    for (std::size_t first = 0; first < all.size(); first += kProductsOfCall) {
+        route.run(own, normed, all.subspan(first, std::min(kProductsOfCall, all.size() - first)));
+    }
     for (std::int64_t first = 0; first < args.layers.size; first += kLayersMax) {
         const std::int64_t count = std::min<std::int64_t>(kLayersMax, args.layers.size - first);
-        const auto some = std::span(products).subspan(static_cast<std::size_t>(2 * first),
-                                                      static_cast<std::size_t>(2 * count));
-        route.run(own, normed, some);
         Layers layers;
         for (std::int64_t l = 0; l < count; ++l) {
+            const auto at = static_cast<std::size_t>(2 * (first + l));
             layers.layer[l] = args.layers[first + l];
-            layers.key[l] = some[static_cast<std::size_t>(2 * l)].out;
-            layers.value[l] = some[static_cast<std::size_t>(2 * l + 1)].out;
+            layers.key[l] = all[at].out;
+            layers.value[l] = all[at + 1].out;
         }
         const auto heads = static_cast<unsigned>(2 * args.shape.kv_heads + kUnits - 1) / kUnits;
         launch_dependent(
