@@ -32,11 +32,12 @@ void dflash_enter(Queue& queue, const DflashSteps& steps, op::Gain norm, const o
                   std::span<const Product> products);
 
 // Whether the kernel of dflash_enter() that does all that comes before its products has the shape,
-// and that kernel: to = C(0, a).
+// and that kernel: to = C(0, a), which the products will read.
 bool enters_at_once(const Queue& queue, const DflashSteps& steps, op::Gain norm,
                     const op::DflashConv& conv, const DraftRows& to);
 void enter_at_once(Queue& queue, const DflashSteps& steps, op::Gain norm,
-                   const op::DflashConv& conv, const DraftRows& to);
+                   const op::DflashConv& conv, std::span<const Product> products,
+                   const DraftRows& to);
 
 // to[i] = concat over h of o_h: each row, its queries and keys normed and turned, over the cells
 // and block rows that it sees.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "backend/cuda/ahead.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/piece.cuh"
 
@@ -125,8 +126,10 @@ __device__ void attend_rows(const Attend& attend, const Task& task, const float*
 
 // Any shape, a piece a block.
 template <typename Cache>
-__global__ void __launch_bounds__(kPieceThreads) attend_any(Attend attend) {
+__global__ void __launch_bounds__(kPieceThreads)
+    attend_any(Attend attend, const __grid_constant__ Ahead ahead) {
     follow_earlier_kernels();
+    ahead.ask();
     attend.look_up();
     __shared__ int slots[kPiece];
     __shared__ int positions[kPiece];
@@ -200,7 +203,8 @@ __device__ __forceinline__ void load_piece(const Attend& attend, int g, int piec
 
 // Heads of kDim, that of published models.
 template <typename Cache, int kDim>
-__global__ void __launch_bounds__(kPieceThreads, kBlocksOfOne<Cache>) attend_held(Attend attend) {
+__global__ void __launch_bounds__(kPieceThreads, kBlocksOfOne<Cache>)
+    attend_held(Attend attend, const __grid_constant__ Ahead ahead) {
     using Held = HeldPiece<Cache, kDim, kQueriesOfBlock>;
     constexpr int kTurns = kDim / 2 / kWarp;  // of a lane
     __shared__ HeldShared<kDim> shared;
@@ -209,7 +213,10 @@ __global__ void __launch_bounds__(kPieceThreads, kBlocksOfOne<Cache>) attend_hel
     const Task task = Task::of(attend);
     const int used = attend.pieces_used();
     int piece = first_piece();
-    if (!has_rows() && piece >= used) return follow_earlier_kernels();
+    if (!has_rows() && piece >= used) {
+        follow_earlier_kernels();
+        return ahead.ask();
+    }
     Held held;
     if (!has_rows()) load_piece(attend, task.g, piece, shared, held);
     float2 turns[kTurns];
@@ -219,6 +226,7 @@ __global__ void __launch_bounds__(kPieceThreads, kBlocksOfOne<Cache>) attend_hel
         turns[i] = turn_of(attend.turns(task.row), max(pair, 0));
     }
     follow_earlier_kernels();
+    ahead.ask();
     const auto place = [](int q, int c) { return q * kDim + eight_at(c, kDim / kEight); };
     bring_queries(
         attend, task, [&](int i) { return turns[i >= kWarp ? kTurns - 1 : 0]; }, shared.heads,
@@ -271,17 +279,18 @@ bool is_held(const op::DflashShape& shape, const op::DflashCells& cells) {
 }
 
 template <typename Cache>
-void launch_attend(Queue& queue, const Attend& attend) {
+void launch_attend(Queue& queue, const Attend& attend, const Ahead& ahead) {
     const dim3 blocks(static_cast<unsigned>(1 + attend.spread),
                       static_cast<unsigned>(attend.shape.kv_heads * attend.sets()),
                       static_cast<unsigned>(attend.count));
     if (is_held(attend.shape, attend.cells)) {
-        launch_dependent(queue, {blocks, kPieceThreads}, attend_held<Cache, kHeldDim>, attend);
+        launch_dependent(queue, {blocks, kPieceThreads}, attend_held<Cache, kHeldDim>, attend,
+                         ahead);
     } else {
         const auto heads = static_cast<std::size_t>(kQueriesOfBlock + kWarps);
         const auto dim = static_cast<std::size_t>(attend.shape.head_dim);
         launch_dependent(queue, {blocks, kPieceThreads, heads * dim * sizeof(float)},
-                         attend_any<Cache>, attend);
+                         attend_any<Cache>, attend, ahead);
     }
 }
 
@@ -311,7 +320,10 @@ void dflash_attend(Queue& queue, const op::DflashBlock& args, const op::DflashLa
     attend.largest = queue.take<float>(each);
     attend.sum = queue.take<float>(each);
     attend.values = queue.take<float>(each * args.shape.head_dim);
-    with_cache(layer.cells.type, [&](auto type) { launch_attend<decltype(type)>(queue, attend); });
+    const Product out{layer.out, {}};
+    const Ahead ahead = Ahead::of({&out, 1});
+    with_cache(layer.cells.type,
+               [&](auto type) { launch_attend<decltype(type)>(queue, attend, ahead); });
     dflash_join(queue, attend, to);
 }
 

@@ -35,7 +35,7 @@ void check(const op::DflashBlock& args) {
 void finish(Queue& queue, const DflashSteps& steps, const InputRows& x, const op::Weight& weight) {
     const Product product{weight, steps.after};
     const DraftRows rows = make_draft_rows(queue, steps.after.rows, x.cols, {&product, 1});
-    fill_draft_rows(queue, x, rows);
+    fill_draft_rows(queue, x, rows, {&product, 1});
     project_draft(queue, rows, {&product, 1});
 }
 

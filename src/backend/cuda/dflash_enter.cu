@@ -35,6 +35,7 @@ struct Enter {
     const float* base;
     const std::byte* projection;
     DraftRows to;
+    Ahead ahead;
 
     __host__ __device__ int cols() const { return to.cols; }
     __host__ __device__ int rows() const { return to.rows; }
@@ -164,6 +165,7 @@ __global__ void __launch_bounds__(kThreadsMost) enter_rows(const __grid_constant
     ask_for_weights(enter, taps);
     const float4 gain = four_early(enter.norm + thread * kFour);
     follow_earlier_kernels();
+    enter.ahead.ask();
     bring_rows(enter, gain, inverse);
     wait_shared();
     __syncthreads();
@@ -194,7 +196,8 @@ Enter make_enter(const DflashSteps& steps, op::Gain norm, const op::DflashConv& 
             .norm = norm,
             .base = conv.base,
             .projection = conv.projection.data,
-            .to = to};
+            .to = to,
+            .ahead = {}};
 }
 
 }  // namespace
@@ -213,8 +216,10 @@ bool enters_at_once(const Queue& queue, const DflashSteps& steps, op::Gain norm,
 }
 
 void enter_at_once(Queue& queue, const DflashSteps& steps, op::Gain norm,
-                   const op::DflashConv& conv, const DraftRows& to) {
-    const Enter enter = make_enter(steps, norm, conv, to);
+                   const op::DflashConv& conv, std::span<const Product> products,
+                   const DraftRows& to) {
+    Enter enter = make_enter(steps, norm, conv, to);
+    enter.ahead = Ahead::of(products);
     const auto threads = static_cast<unsigned>(std::min(to.cols / kFour, kThreadsMost));
     launch_dependent(queue,
                      {dim3(static_cast<unsigned>(to.cols / kChannels)), threads, shared_of(enter)},

@@ -154,12 +154,12 @@ void dflash_enter(Queue& queue, const DflashSteps& steps, op::Gain norm, const o
     const MatrixView<float>& hidden = steps.hidden;
     const DraftRows rows = make_draft_rows(queue, hidden.rows, hidden.cols, products);
     if (enters_at_once(queue, steps, norm, conv, rows)) {
-        enter_at_once(queue, steps, norm, conv, rows);
+        enter_at_once(queue, steps, norm, conv, products, rows);
     } else {
         const MatrixView<float> normed = queue.matrix(hidden.rows, hidden.cols);
         dflash_norm(queue, steps, norm, normed);
         project(queue, normed, conv.projection, steps.delta);
-        fill_draft_rows(queue, Entered{steps, normed, conv.base}, rows);
+        fill_draft_rows(queue, Entered{steps, normed, conv.base}, rows, products);
     }
     project_draft(queue, rows, products);
 }

@@ -1,6 +1,7 @@
 // How the rows of draft_rows.h are written.
 #pragma once
 
+#include "backend/cuda/ahead.cuh"
 #include "backend/cuda/draft_rows.h"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/operand.cuh"
@@ -87,8 +88,10 @@ inline constexpr int kDraftRowThreads = 64;
 // A warp takes 256 columns of a row: block (columns, row). x.eight(row, column, to) gives eight,
 // zeros past the end.
 template <typename Rows>
-__global__ void __launch_bounds__(kDraftRowThreads) write_draft_rows(Rows x, DraftRows to) {
+__global__ void __launch_bounds__(kDraftRowThreads)
+    write_draft_rows(Rows x, DraftRows to, const __grid_constant__ Ahead ahead) {
     follow_earlier_kernels();
+    ahead.ask();
     const auto row = static_cast<int>(blockIdx.y);
     const int column = static_cast<int>(blockIdx.x * kDraftRowThreads + threadIdx.x) * kPiece;
     float values[kPiece] = {};
@@ -96,12 +99,14 @@ __global__ void __launch_bounds__(kDraftRowThreads) write_draft_rows(Rows x, Dra
     store_eight(to, row, column, values);
 }
 
+// The products are those that will read them.
 template <typename Rows>
-void fill_draft_rows(Queue& queue, const Rows& x, const DraftRows& to) {
+void fill_draft_rows(Queue& queue, const Rows& x, const DraftRows& to,
+                     std::span<const Product> products) {
     constexpr int kColumns = kDraftRowThreads * kPiece;
     const auto across = static_cast<unsigned>((to.cols + kColumns - 1) / kColumns);
     launch_dependent(queue, {dim3(across, static_cast<unsigned>(to.rows)), kDraftRowThreads},
-                     write_draft_rows<Rows>, x, to);
+                     write_draft_rows<Rows>, x, to, Ahead::of(products));
 }
 
 }  // namespace strata::cuda
