@@ -1,128 +1,24 @@
 // Bounded by reading the cells: once a row. Blocks of threads go through the positions that some
 // row may see in turn, a piece at a time, each for some heads of a row that share a key head; one
-// more has the rows of the block itself. Cells were written long before, so they are asked for
-// before the queries are there.
-#include "backend/cuda/dflash_attend.cuh"
+// more has the rows of the block itself. Cells were written long before, so they are on their way
+// to the device's cache before the queries are there.
+#include "backend/cuda/dflash_task.cuh"
 
 #include <algorithm>
 #include <type_traits>
 
 #include "backend/cuda/ahead.cuh"
 #include "backend/cuda/launch.cuh"
-#include "backend/cuda/piece.cuh"
 
 namespace strata::cuda {
 namespace {
 
-constexpr int kWarps = kPieceThreads / kWarp;
-static_assert(kEntries == kPiece);
 // Of a multiprocessor, which registers are enough for.
 template <typename Cache>
 constexpr int kBlocksOfOne = std::is_same_v<Cache, CacheF32> ? 3 : 4;
 // So that a draft of a few rows is at work on all of the largest devices at once. Sums of a row
 // are in the same order whatever the rows are.
 constexpr int kSpread = 15;
-
-// What a block works on: block (0 for rows or 1 + turn for cells, key head and set of heads, row).
-struct Task {
-    int g;
-    int from;  // first head of the group
-    int count;
-    int row;
-
-    __device__ static Task of(const Attend& attend) {
-        const int from = static_cast<int>(blockIdx.y) % attend.sets() * kQueriesOfBlock;
-        return {.g = static_cast<int>(blockIdx.y) / attend.sets(),
-                .from = from,
-                .count = min(kQueriesOfBlock, attend.group - from),
-                .row = static_cast<int>(blockIdx.z)};
-    }
-    __device__ std::int64_t at(const Attend& attend, int part) const {
-        return attend.at(g, part, row * attend.group + from);
-    }
-};
-
-__device__ inline bool has_rows() { return blockIdx.x == 0; }
-// The first piece of a block that has cells.
-__device__ inline int first_piece() { return static_cast<int>(blockIdx.x) - 1; }
-__device__ inline int own_warp() { return static_cast<int>(threadIdx.x) / kWarp; }
-__device__ inline int own_lane() { return static_cast<int>(threadIdx.x) % kWarp; }
-
-// queries[place(q, c)] = value c of head q of a task, normed and turned; zeros of those that are
-// not there. `held` is memory of a head a warp.
-template <typename TurnAt, typename Place>
-__device__ void bring_queries(const Attend& attend, const Task& task, TurnAt turn_at, float* held,
-                              Place place, float* queries) {
-    const int d = attend.shape.head_dim;
-    const float* row = attend.rows.query.row(task.row) + (task.g * attend.group + task.from) * d;
-    for (int q = own_warp(); q < kQueriesOfBlock; q += kWarps) {
-        if (q >= task.count) {
-            for (int c = own_lane(); c < d; c += kWarp) queries[place(q, c)] = 0.0f;
-            continue;
-        }
-        norm_and_turn(row + q * d, d, attend.query_norm, attend.epsilon, attend.shape.rotary_pairs,
-                      turn_at, held + own_warp() * d,
-                      [&](int c, float value) { queries[place(q, c)] = value; });
-    }
-}
-
-// The scores of a task's queries with row j of the block, by a warp.
-template <typename Place>
-__device__ void score_row(const Attend& attend, const Task& task, int j, const float* queries,
-                          Place place, float* held, float* scores) {
-    const int d = attend.shape.head_dim;
-    norm_and_turn(attend.rows.key.row(j) + task.g * d, d, attend.key_norm, attend.epsilon,
-                  attend.turns(j), held, [&](int c, float value) { held[c] = value; });
-    float sums[kQueriesOfBlock] = {};
-    for (int c = own_lane(); c < d; c += kWarp) {
-#pragma unroll
-        for (int q = 0; q < kQueriesOfBlock; ++q) {
-            sums[q] = __fmaf_rn(queries[place(q, c)], held[c], sums[q]);
-        }
-    }
-#pragma unroll
-    for (int q = 0; q < kQueriesOfBlock; ++q) {
-        const float sum = warp_sum(sums[q]);
-        if (own_lane() == 0) scores[q] = sum;
-    }
-    __syncwarp();
-}
-
-// The parts that are rows of the block. `scores` is memory of kPiece * kQueriesOfBlock values.
-template <typename Place>
-__device__ void attend_rows(const Attend& attend, const Task& task, const float* queries,
-                            Place place, float* held, float* scores) {
-    const int d = attend.shape.head_dim;
-#pragma unroll 1
-    for (int part = 0; part < attend.own_parts(); ++part) {
-        const int begin = part * kPiece;
-        const int rows = min(kPiece, attend.count - begin);
-        for (int e = own_warp(); e < kPiece; e += kWarps) {
-            float* own = scores + e * kQueriesOfBlock;
-            if (e < rows && attend.sees_row(task.row, begin + e)) {
-                score_row(attend, task, begin + e, queries, place, held + own_warp() * d, own);
-            } else if (own_lane() < kQueriesOfBlock) {
-                own[own_lane()] = -INFINITY;
-            }
-        }
-        __syncthreads();
-        const std::int64_t at = task.at(attend, part);
-        weigh(scores, kQueriesOfBlock, task.count, 1.0f / sqrtf(static_cast<float>(d)),
-              attend.largest + at, attend.sum + at);
-        __syncthreads();
-        for (int i = static_cast<int>(threadIdx.x); i < task.count * d; i += kPieceThreads) {
-            const float* value = attend.rows.value.row(begin) + task.g * d + i % d;
-            float sum = 0.0f;
-#pragma unroll 8
-            for (int e = 0; e < rows; ++e) {
-                sum = __fmaf_rn(scores[e * kQueriesOfBlock + i / d],
-                                value[e * attend.rows.value.cols], sum);
-            }
-            attend.values[at * d + i] = sum;
-        }
-        __syncthreads();
-    }
-}
 
 // Any shape, a piece a block.
 template <typename Cache>
@@ -185,20 +81,51 @@ struct HeldShared {
     int positions[kPiece];
     alignas(16) float queries[kQueriesOfBlock * kDim];
     alignas(16) float scores[kPiece * kQueriesOfBlock];
-    float heads[kWarps * kDim];
+    float heads[kAttendWarps * kDim];
     float largest[kQueriesOfBlock];
     float sums[kQueriesOfBlock];
 };
 
-template <typename Held, int kDim>
-__device__ __forceinline__ void load_piece(const Attend& attend, int g, int piece,
-                                           HeldShared<kDim>& shared, Held& held) {
+template <int kDim>
+__device__ void find_piece(const Attend& attend, int piece, HeldShared<kDim>& shared) {
     const auto thread = static_cast<int>(threadIdx.x);
     if (thread < kPiece) {
         attend.find(piece, thread, &shared.slots[thread], &shared.positions[thread]);
     }
     __syncthreads();
-    held.load(attend.cells.keys, attend.cells.values, attend.shape.kv_heads, g, shared.slots);
+}
+
+// The lines of a piece, but for scales: half of a key's or a value's a thread.
+template <typename Cache, int kDim>
+__device__ void prefetch_piece(const Attend& attend, int g, const int* slots) {
+    const auto thread = static_cast<int>(threadIdx.x);
+    const int part = thread % (kPieceThreads / kPiece);
+    const void* cache = part < 2 ? attend.cells.keys : attend.cells.values;
+    const auto head = Cache::head(cache, attend.shape.kv_heads, kDim,
+                                  slots[thread / (kPieceThreads / kPiece)], g);
+    const auto* from = reinterpret_cast<const std::byte*>(head.values);
+    for (int at = part % 2 * kLineBytes; at < kDim * static_cast<int>(sizeof(*head.values));
+         at += 2 * kLineBytes) {
+        prefetch(from + at);
+    }
+}
+
+// What a block has of its cells; a thread has kOwn dimensions.
+template <int kDim, int kOwn>
+__device__ void store_part(const Attend& attend, const Task& task,
+                           const Softmax<kOwn> (&all)[kQueriesOfBlock]) {
+    const std::int64_t at = task.at(attend, attend.own_parts() + first_piece());
+#pragma unroll
+    for (int q = 0; q < kQueriesOfBlock; ++q) {
+        if (q >= task.count) break;
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) {
+            attend.values[(at + q) * kDim + kOwn * threadIdx.x + i] = all[q].values[i];
+        }
+        if (threadIdx.x != 0) continue;
+        attend.largest[at + q] = all[q].largest;
+        attend.sum[at + q] = all[q].sum;
+    }
 }
 
 // Heads of kDim, that of published models.
@@ -208,7 +135,6 @@ __global__ void __launch_bounds__(kPieceThreads, kBlocksOfOne<Cache>)
     using Held = HeldPiece<Cache, kDim, kQueriesOfBlock>;
     constexpr int kTurns = kDim / 2 / kWarp;  // of a lane
     __shared__ HeldShared<kDim> shared;
-    // What is read before the wait no kernel of this op writes: who did has ended.
     attend.look_up();
     const Task task = Task::of(attend);
     const int used = attend.pieces_used();
@@ -217,8 +143,10 @@ __global__ void __launch_bounds__(kPieceThreads, kBlocksOfOne<Cache>)
         follow_earlier_kernels();
         return ahead.ask();
     }
-    Held held;
-    if (!has_rows()) load_piece(attend, task.g, piece, shared, held);
+    if (!has_rows()) {
+        find_piece(attend, piece, shared);
+        prefetch_piece<Cache, kDim>(attend, task.g, shared.slots);
+    }
     float2 turns[kTurns];
 #pragma unroll
     for (int i = 0; i < kTurns; ++i) {
@@ -227,6 +155,12 @@ __global__ void __launch_bounds__(kPieceThreads, kBlocksOfOne<Cache>)
     }
     follow_earlier_kernels();
     ahead.ask();
+    Held held;
+    const auto load = [&] {
+        held.load(attend.cells.keys, attend.cells.values, attend.shape.kv_heads, task.g,
+                  shared.slots);
+    };
+    if (!has_rows()) load();
     const auto place = [](int q, int c) { return q * kDim + eight_at(c, kDim / kEight); };
     bring_queries(
         attend, task, [&](int i) { return turns[i >= kWarp ? kTurns - 1 : 0]; }, shared.heads,
@@ -255,20 +189,10 @@ __global__ void __launch_bounds__(kPieceThreads, kBlocksOfOne<Cache>)
         }
         piece += attend.spread;
         if (piece >= used) break;
-        load_piece(attend, task.g, piece, shared, held);
+        find_piece(attend, piece, shared);
+        load();
     }
-    const std::int64_t at = task.at(attend, attend.own_parts() + first_piece());
-#pragma unroll
-    for (int q = 0; q < kQueriesOfBlock; ++q) {
-        if (q >= task.count) break;
-#pragma unroll
-        for (int i = 0; i < Held::kOwn; ++i) {
-            attend.values[(at + q) * kDim + Held::kOwn * threadIdx.x + i] = all[q].values[i];
-        }
-        if (threadIdx.x != 0) continue;
-        attend.largest[at + q] = all[q].largest;
-        attend.sum[at + q] = all[q].sum;
-    }
+    store_part<kDim>(attend, task, all);
 }
 
 constexpr int kHeldDim = 128;
@@ -287,7 +211,7 @@ void launch_attend(Queue& queue, const Attend& attend, const Ahead& ahead) {
         launch_dependent(queue, {blocks, kPieceThreads}, attend_held<Cache, kHeldDim>, attend,
                          ahead);
     } else {
-        const auto heads = static_cast<std::size_t>(kQueriesOfBlock + kWarps);
+        const auto heads = static_cast<std::size_t>(kQueriesOfBlock + kAttendWarps);
         const auto dim = static_cast<std::size_t>(attend.shape.head_dim);
         launch_dependent(queue, {blocks, kPieceThreads, heads * dim * sizeof(float)},
                          attend_any<Cache>, attend, ahead);

@@ -30,8 +30,9 @@ struct Attend {
     float* sum;       // [G, parts, queries]
     float* values;    // [G, parts, queries, d]
 
-    // Brings `first` to what it is now. Each kernel begins with it.
-    __device__ void look_up() { first = first_of(*this); }
+    // Brings `first` to what it is now. Each kernel begins with it; that and whose cells there are
+    // was settled before.
+    __device__ void look_up() { first = first_at == nullptr ? first : load_settled(first_at); }
     __host__ __device__ int own_parts() const { return (count + kEntries - 1) / kEntries; }
     __host__ __device__ int parts() const { return own_parts() + spread; }
     __host__ __device__ int queries() const { return count * group; }
@@ -61,7 +62,8 @@ struct Attend {
         const std::int64_t p = lowest() + std::int64_t{piece} * kEntries + e;
         *slot = static_cast<int>(static_cast<unsigned>(min(p, first - 1)) %
                                  static_cast<unsigned>(cells.slots));
-        *position = p < first && cells.position[*slot] == p ? static_cast<int>(p) : -1;
+        *position =
+            p < first && load_settled(cells.position + *slot) == p ? static_cast<int>(p) : -1;
     }
     __device__ Turns turns(int i) const {
         return {inverse_frequency, shape.rotary_pairs, first + i};

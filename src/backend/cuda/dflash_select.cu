@@ -48,7 +48,7 @@ __device__ int count_penalized(const op::DflashSelect& args, std::int32_t token)
 __device__ std::int32_t token_before(const Walk& walk, std::int64_t i, int a) {
     const op::DflashSelect& args = walk.args;
     if (i > 0) return token_of(args, walk.lists, i - 1, a);
-    return args.anchor_at != nullptr ? *args.anchor_at : args.anchor;
+    return args.anchor_at != nullptr ? load_settled(args.anchor_at) : args.anchor;
 }
 
 // By a warp.

@@ -9,7 +9,7 @@ namespace strata::cuda {
 // The token of candidate c of row i; of a row with fewer, which is not walked, any.
 __device__ inline std::int32_t token_of(const op::DflashSelect& args, const Lists& lists,
                                         std::int64_t i, int c) {
-    const int row = max(lists.at(i, 0)[c].row, 0);
+    const int row = max(load_settled(&lists.at(i, 0)[c].row), 0);
     return static_cast<std::int32_t>(args.token_of_row.empty() ? row : args.token_of_row[row]);
 }
 

@@ -24,7 +24,7 @@ __device__ inline float tap_weight(const DflashSteps& steps, const float* base, 
     const int tap = side * steps.args.taps + t;
     const int groups = cols / steps.args.group;
     return base[tap * cols + channel] +
-           steps.delta.row(i)[tap * groups + channel / steps.args.group];
+           load_settled(steps.delta.row(i) + tap * groups + channel / steps.args.group);
 }
 
 template <typename Stored>
@@ -49,7 +49,7 @@ struct Left {
         float weight[kTapsHeld];
     };
     __device__ Early early(std::int64_t i, int channel) const {
-        Early own{steps.hidden.row(i)[channel], {}};
+        Early own{load_settled(steps.hidden.row(i) + channel), {}};
 #pragma unroll
         for (int t = 0; t < kTapsHeld; ++t) {
             if (t < steps.args.taps) own.weight[t] = tap_weight(steps, base, 1, t, i, channel);

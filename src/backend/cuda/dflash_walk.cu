@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kWalkThreads) walk_rows(const __grid_constant_
     const std::int64_t n = args.logits.rows;
     int* const tokens = Brought::tokens_early<kWalkThreads>(walk);
     std::int64_t whole = 0;
-    while (whole < n && walk.lists.finite[whole] != 0) ++whole;
+    while (whole < n && load_settled(walk.lists.finite + whole) != 0) ++whole;
     follow_earlier_kernels();
     const Brought brought = Brought::with_scores<kWalkThreads>(walk, tokens);
     __syncthreads();

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -46,7 +47,7 @@ __device__ inline float bfloat_to_float(std::uint16_t bits) {
 }
 
 // Returns once what earlier kernels of the stream wrote is there. A kernel that was launched as
-// dependent calls it before it touches anything that changes.
+// dependent calls it before it touches anything that changes, but for what load_settled() reads.
 __device__ inline void wait_for_earlier_kernels() {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     cudaGridDependencySynchronize();
@@ -91,6 +92,31 @@ __device__ inline Word load_early(const void* from) {
     return word;
 #else
     return *static_cast<const Word*>(from);
+#endif
+}
+
+// A value of 4 or 8 bytes that changes, but not by the kernel right before: when a kernel begins,
+// all before that one have ended. From the device's cache, as a multiprocessor's own may be older;
+// where a wait follows, the load is on its way by then.
+template <typename Value>
+__device__ inline Value load_settled(const Value* from) {
+#ifdef __CUDACC__
+    if constexpr (sizeof(Value) == 8) {
+        std::uint64_t bits;
+        asm volatile("ld.global.cg.u64 %0, [%1];"
+                     : "=l"(bits)
+                     : "l"(__cvta_generic_to_global(from)));
+        return std::bit_cast<Value>(bits);
+    } else {
+        static_assert(sizeof(Value) == 4);
+        unsigned bits;
+        asm volatile("ld.global.cg.u32 %0, [%1];"
+                     : "=r"(bits)
+                     : "l"(__cvta_generic_to_global(from)));
+        return std::bit_cast<Value>(bits);
+    }
+#else
+    return *from;
 #endif
 }
 
