@@ -97,12 +97,12 @@ __device__ void find_piece(const Attend& attend, int piece, HeldShared<kDim>& sh
 
 // The lines of a piece, but for scales: half of a key's or a value's a thread.
 template <typename Cache, int kDim>
-__device__ void prefetch_piece(const Attend& attend, int g, const int* slots) {
+__device__ void prefetch_piece(const Attend& attend, int g, int piece) {
     const auto thread = static_cast<int>(threadIdx.x);
     const int part = thread % (kPieceThreads / kPiece);
     const void* cache = part < 2 ? attend.cells.keys : attend.cells.values;
     const auto head = Cache::head(cache, attend.shape.kv_heads, kDim,
-                                  slots[thread / (kPieceThreads / kPiece)], g);
+                                  attend.slot_of(piece, thread / (kPieceThreads / kPiece)), g);
     const auto* from = reinterpret_cast<const std::byte*>(head.values);
     for (int at = part % 2 * kLineBytes; at < kDim * static_cast<int>(sizeof(*head.values));
          at += 2 * kLineBytes) {
@@ -144,8 +144,11 @@ __global__ void __launch_bounds__(kPieceThreads, kBlocksOfOne<Cache>)
         return ahead.ask();
     }
     if (!has_rows()) {
+#pragma unroll 1
+        for (int p = piece; p < used; p += attend.spread) {
+            prefetch_piece<Cache, kDim>(attend, task.g, p);
+        }
         find_piece(attend, piece, shared);
-        prefetch_piece<Cache, kDim>(attend, task.g, shared.slots);
     }
     float2 turns[kTurns];
 #pragma unroll

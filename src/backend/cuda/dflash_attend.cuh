@@ -57,11 +57,18 @@ struct Attend {
     __device__ bool sees_row(int i, int j) const {
         return window == 0 || (i > j ? i - j : j - i) < window;
     }
+    // The position that entry e of a piece should have, and a slot that can be read for it.
+    __device__ std::int64_t position_of(int piece, int e) const {
+        return lowest() + std::int64_t{piece} * kEntries + e;
+    }
+    __device__ int slot_of(int piece, int e) const {
+        return static_cast<int>(static_cast<unsigned>(min(position_of(piece, e), first - 1)) %
+                                static_cast<unsigned>(cells.slots));
+    }
     // The slot of entry e of a piece, and the position of its cell: -1 where it holds another.
     __device__ void find(int piece, int e, int* slot, int* position) const {
-        const std::int64_t p = lowest() + std::int64_t{piece} * kEntries + e;
-        *slot = static_cast<int>(static_cast<unsigned>(min(p, first - 1)) %
-                                 static_cast<unsigned>(cells.slots));
+        const std::int64_t p = position_of(piece, e);
+        *slot = slot_of(piece, e);
         *position =
             p < first && load_settled(cells.position + *slot) == p ? static_cast<int>(p) : -1;
     }
