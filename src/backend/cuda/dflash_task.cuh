@@ -97,15 +97,21 @@ __device__ void attend_rows(const Attend& attend, const Task& task, const float*
         weigh(scores, kQueriesOfBlock, task.count, 1.0f / sqrtf(static_cast<float>(d)),
               attend.largest + at, attend.sum + at);
         __syncthreads();
-        for (int i = static_cast<int>(threadIdx.x); i < task.count * d; i += kPieceThreads) {
-            const float* value = attend.rows.value.row(begin) + task.g * d + i % d;
-            float sum = 0.0f;
-#pragma unroll 8
+        for (int c = static_cast<int>(threadIdx.x); c < d; c += kPieceThreads) {
+            const float* value = attend.rows.value.row(begin) + task.g * d + c;
+            float sums[kQueriesOfBlock] = {};
+#pragma unroll 4
             for (int e = 0; e < rows; ++e) {
-                sum = __fmaf_rn(scores[e * kQueriesOfBlock + i / d],
-                                value[e * attend.rows.value.cols], sum);
+                const float own = value[e * attend.rows.value.cols];
+#pragma unroll
+                for (int q = 0; q < kQueriesOfBlock; ++q) {
+                    sums[q] = __fmaf_rn(scores[e * kQueriesOfBlock + q], own, sums[q]);
+                }
             }
-            attend.values[at * d + i] = sum;
+#pragma unroll
+            for (int q = 0; q < kQueriesOfBlock; ++q) {
+                if (q < task.count) attend.values[(at + q) * d + c] = sums[q];
+            }
         }
         __syncthreads();
     }
