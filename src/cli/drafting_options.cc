@@ -71,13 +71,11 @@ void add_dump_options(Options& options, DraftingOptions* to) {
 void add_drafting_options(Options& options, DraftingOptions* to) {
     options.text(
         "--draft", "KIND", &to->draft,
-        "Who guesses tokens ahead, which the model then verifies; the text stays the same: "
-        "none; suffix: what followed when the text ended like this before; mtp: "
-        "the model's own MTP layer; dflash: the DFlash2 draft of --dflash; joined: suffix, and "
-        "where "
-        "that guesses nothing the DFlash2 draft or, without one, the MTP layer; auto: of all that "
-        "are "
-        "there, window by window, whoever gives most tokens a second (default: auto)");
+        "Who guesses tokens ahead, which the model then verifies; the text stays the same: none; "
+        "suffix: what followed when the text ended like this before; mtp: the model's own MTP "
+        "layer; dflash: the DFlash2 draft of --dflash; joined: suffix, and where that guesses "
+        "nothing the DFlash2 draft or, without one, the MTP layer; auto: of all that are there, "
+        "window by window, whoever gives most tokens a second (default: auto)");
     options.text("--dflash", "FILE", &to->dflash,
                  "A DFlash2 draft for this model: a GGUF file, as convert makes them");
     options.text(

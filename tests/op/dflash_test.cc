@@ -268,6 +268,19 @@ TEST(DflashBlock, heads_of_128_match_the_oracle_for_every_number_of_cells) {
     }
 }
 
+TEST(DflashBlock, heads_of_128_match_the_oracle_with_several_key_heads) {
+    Random random("dflash block key heads");
+    DflashSizes sizes;
+    sizes.width = 32;
+    sizes.feed = 32;
+    sizes.group = 16;
+    sizes.windows = {0};
+    sizes.shape = {.heads = 12, .kv_heads = 2, .head_dim = 128, .rotary_pairs = 64};
+    const DflashDraft draft = random_dflash(random, Types(quant::Type::f32), sizes);
+    check_block("of 12 heads", draft, random_tokens(random, 3, 30), 40,
+                filled_rings(draft, random, op::CacheType::f16, 50, 0, 40));
+}
+
 TEST(DflashBlock, more_rows_than_are_attended_to_together_match_the_oracle) {
     Random random("dflash block rows together");
     DflashSizes sizes;
@@ -295,12 +308,21 @@ TEST(DflashBlock, rows_of_many_columns_match_the_oracle) {
         int group;
         quant::Type type;
         std::int64_t rows;
-    } cases[] = {{384, 2, 16, quant::Type::bf16, 8},  {384, 2, 16, quant::Type::bf16, 9},
-                 {384, 1, 16, quant::Type::bf16, 3},  {384, 2, 32, quant::Type::bf16, 3},
-                 {384, 3, 16, quant::Type::q8_0, 4},  {320, 2, 16, quant::Type::q8_0, 4},
-                 {256, 2, 16, quant::Type::q8_0, 8},  {256, 2, 16, quant::Type::q4_k, 4},
-                 {256, 2, 16, quant::Type::f16, 4},   {128, 2, 16, quant::Type::q4_0, 4},
-                 {2688, 2, 16, quant::Type::q8_0, 2}, {2560, 2, 16, quant::Type::q4_0, 1}};
+        quant::Type projection = quant::Type::bf16;
+    } cases[] = {{384, 2, 16, quant::Type::q8_0, 3, quant::Type::f16},
+                 {384, 2, 16, quant::Type::q8_0, 3, quant::Type::f32},
+                 {384, 2, 16, quant::Type::bf16, 8},
+                 {384, 2, 16, quant::Type::bf16, 9},
+                 {384, 1, 16, quant::Type::bf16, 3},
+                 {384, 2, 32, quant::Type::bf16, 3},
+                 {384, 3, 16, quant::Type::q8_0, 4},
+                 {320, 2, 16, quant::Type::q8_0, 4},
+                 {256, 2, 16, quant::Type::q8_0, 8},
+                 {256, 2, 16, quant::Type::q4_k, 4},
+                 {256, 2, 16, quant::Type::f16, 4},
+                 {128, 2, 16, quant::Type::q4_0, 4},
+                 {2688, 2, 16, quant::Type::q8_0, 2},
+                 {2560, 2, 16, quant::Type::q4_0, 1}};
     for (const auto& one : cases) {
         Random random("dflash block columns", static_cast<std::uint64_t>(one.width));
         DflashSizes sizes;
@@ -315,9 +337,8 @@ TEST(DflashBlock, rows_of_many_columns_match_the_oracle) {
         const std::int64_t deltas = 2 * one.taps * (one.width / one.group);
         for (DflashParts& layer : draft.layers) {
             layer.attention_conv.projection =
-                random_weight(random, quant::Type::bf16, deltas, one.width);
-            layer.feed_conv.projection =
-                random_weight(random, quant::Type::bf16, deltas, one.width);
+                random_weight(random, one.projection, deltas, one.width);
+            layer.feed_conv.projection = random_weight(random, one.projection, deltas, one.width);
         }
         const bool rounds = quant::info(one.type).integers != nullptr;
         check_block("width " + std::to_string(one.width), draft,

@@ -27,8 +27,8 @@ const std::byte* panel_rows(const op::Weight& weight, std::int64_t first, std::i
 
 // Calls of multiply that `panels` panels and `rows` input rows take.
 std::int64_t calls_for(int panels, std::int64_t rows) {
-    const std::int64_t rest = rows % kTileRows;
-    const std::int64_t tiles = rows / kTileRows + (rest == 0 ? 0 : rest == kTileRows - 1 ? 2 : 1);
+    std::int64_t tiles = 0;
+    for (std::int64_t t = 0; t < rows; t += tile_rows(rows - t)) ++tiles;
     return tiles * ((panels + 1) / 2);
 }
 

@@ -176,6 +176,7 @@ std::int64_t divided_rows(const Queue& queue, std::int64_t rows,
 }
 
 void project(Queue& queue, MatrixView<const float> x, std::initializer_list<Projection> all) {
+    if (x.rows == 0) return;
     if (queue.observer() != nullptr) show_inputs(x, all, *queue.observer());
     Together together;
     bool divided = true;

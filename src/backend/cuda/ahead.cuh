@@ -40,16 +40,17 @@ struct Ahead {
     __device__ void ask() const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
         if (threadIdx.x + kWarp != blockDim.x) return;
-        const auto blocks = static_cast<int>(gridDim.x * gridDim.y * gridDim.z);
-        const auto own =
-            static_cast<int>(blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z));
+        const std::int64_t blocks = std::int64_t{gridDim.x} * gridDim.y * gridDim.z;
+        const std::int64_t own =
+            blockIdx.x +
+            std::int64_t{gridDim.x} * (blockIdx.y + std::int64_t{gridDim.y} * blockIdx.z);
 #pragma unroll 1
         for (int i = 0; i < kRangesMax; ++i) {
 #pragma unroll 1
-            for (int at = own * kPieceBytes; at < bytes[i]; at += blocks * kPieceBytes) {
+            for (std::int64_t at = own * kPieceBytes; at < bytes[i]; at += blocks * kPieceBytes) {
                 asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(
                                  __cvta_generic_to_global(data[i] + at)),
-                             "r"(min(kPieceBytes, bytes[i] - at)));
+                             "r"(static_cast<int>(min(std::int64_t{kPieceBytes}, bytes[i] - at))));
             }
         }
 #endif

@@ -31,10 +31,10 @@ void dflash_begin(Queue& queue, const DflashSteps& steps);
 void dflash_enter(Queue& queue, const DflashSteps& steps, op::Gain norm, const op::DflashConv& conv,
                   std::span<const Product> products);
 
-// Whether the kernel of dflash_enter() that does all that comes before its products has the shape,
-// and that kernel: to = C(0, a), which the products will read.
+// Whether enter_at_once() has the shape.
 bool enters_at_once(const Queue& queue, const DflashSteps& steps, op::Gain norm,
                     const op::DflashConv& conv, const DraftRows& to);
+// What comes before the products of dflash_enter(), in one kernel: to = C(0, a), which they read.
 void enter_at_once(Queue& queue, const DflashSteps& steps, op::Gain norm,
                    const op::DflashConv& conv, std::span<const Product> products,
                    const DraftRows& to);

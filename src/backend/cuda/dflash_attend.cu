@@ -128,6 +128,16 @@ __device__ void store_part(const Attend& attend, const Task& task,
     }
 }
 
+// How the pairs of a lane turn in a row; lanes past the last pair take that one's.
+template <int kTurns>
+__device__ void find_turns(const Attend& attend, int row, float2 (&turns)[kTurns]) {
+#pragma unroll
+    for (int i = 0; i < kTurns; ++i) {
+        const int pair = min(own_lane() + i * kWarp, attend.shape.rotary_pairs - 1);
+        if (pair >= 0) turns[i] = turn_of(attend.turns(row), pair);
+    }
+}
+
 // Heads of kDim, that of published models.
 template <typename Cache, int kDim>
 __global__ void __launch_bounds__(kPieceThreads, kBlocksOfOne<Cache>)
@@ -150,12 +160,8 @@ __global__ void __launch_bounds__(kPieceThreads, kBlocksOfOne<Cache>)
         }
         find_piece(attend, piece, shared);
     }
-    float2 turns[kTurns];
-#pragma unroll
-    for (int i = 0; i < kTurns; ++i) {
-        const int pair = min(own_lane() + i * kWarp, attend.shape.rotary_pairs - 1);
-        turns[i] = turn_of(attend.turns(task.row), max(pair, 0));
-    }
+    float2 turns[kTurns] = {};
+    find_turns(attend, task.row, turns);
     follow_earlier_kernels();
     ahead.ask();
     Held held;
@@ -176,7 +182,10 @@ __global__ void __launch_bounds__(kPieceThreads, kBlocksOfOne<Cache>)
     Softmax<Held::kOwn> all[kQueriesOfBlock];
 #pragma unroll 1
     while (true) {
-        held.values.clear([&](int e) { return shared.positions[e] < 0; });
+        // What the row does not see may be no number.
+        held.values.clear([&](int e) {
+            return shared.positions[e] < 0 || !attend.sees(task.row, shared.positions[e]);
+        });
         held.score(
             shared.queries, [&](int e, int) { return attend.sees(task.row, shared.positions[e]); },
             shared.scores);

@@ -52,8 +52,6 @@ struct Enter {
     }
 };
 
-__device__ inline int own_warp() { return static_cast<int>(threadIdx.x) / kWarp; }
-__device__ inline int own_lane() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ inline int warps() { return static_cast<int>(blockDim.x) / kWarp; }
 
 __device__ inline float4 four_early(const float* from) {

@@ -13,7 +13,7 @@ __device__ inline std::int32_t token_of(const op::DflashSelect& args, const List
     return static_cast<std::int32_t>(args.token_of_row.empty() ? row : args.token_of_row[row]);
 }
 
-// What the walk reads.
+// What scores and the walk read.
 struct Walk {
     op::DflashSelect args;
     Lists lists;

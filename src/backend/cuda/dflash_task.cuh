@@ -32,8 +32,6 @@ struct Task {
 __device__ inline bool has_rows() { return blockIdx.x == 0; }
 // The first piece of a block that has cells.
 __device__ inline int first_piece() { return static_cast<int>(blockIdx.x) - 1; }
-__device__ inline int own_warp() { return static_cast<int>(threadIdx.x) / kWarp; }
-__device__ inline int own_lane() { return static_cast<int>(threadIdx.x) % kWarp; }
 
 // queries[place(q, c)] = value c of head q of a task, normed and turned; zeros of those that are
 // not there. `held` is memory of a head a warp.
@@ -102,6 +100,8 @@ __device__ void attend_rows(const Attend& attend, const Task& task, const float*
             float sums[kQueriesOfBlock] = {};
 #pragma unroll 4
             for (int e = 0; e < rows; ++e) {
+                // What the row does not see may be no number.
+                if (!attend.sees_row(task.row, begin + e)) continue;
                 const float own = value[e * attend.rows.value.cols];
 #pragma unroll
                 for (int q = 0; q < kQueriesOfBlock; ++q) {

@@ -48,7 +48,6 @@ struct TileArgs {
 
 __device__ inline int lane_row() { return static_cast<int>(threadIdx.x) % kWarp / 4; }
 __device__ inline int lane_quarter() { return static_cast<int>(threadIdx.x) % 4; }
-__device__ inline int own_warp() { return static_cast<int>(threadIdx.x) / kWarp; }
 
 // What a block goes through: its tiles, of each the batches.
 struct Place {

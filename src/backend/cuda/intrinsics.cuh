@@ -18,6 +18,9 @@ namespace strata::cuda {
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 inline constexpr int kWarp = 32;
 
+__device__ inline int own_warp() { return static_cast<int>(threadIdx.x) / kWarp; }
+__device__ inline int own_lane() { return static_cast<int>(threadIdx.x) % kWarp; }
+
 // The block's dynamic shared memory, aligned to 16.
 __device__ inline std::byte* shared_bytes() {
 #ifdef __CUDACC__

@@ -17,7 +17,8 @@ struct Grid {
     unsigned threads = 0;          // a block
     std::size_t shared_bytes = 0;  // dynamic, a block
     // The kernel may begin before the one before it has ended, where the device can: it calls
-    // wait_for_earlier_kernels() (intrinsics.cuh) before it touches what others wrote.
+    // wait_for_earlier_kernels() (intrinsics.cuh) before it touches what others wrote, but for what
+    // load_settled() may read.
     bool dependent = false;
 };
 
@@ -56,7 +57,7 @@ void launch(device::Queue& queue, const Grid& grid, void (*kernel)(Params...), A
     own.note(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
 }
 
-// The same for a kernel that begins with follow_earlier_kernels().
+// The same for a kernel that calls follow_earlier_kernels() so.
 template <typename... Params, typename... Args>
 void launch_dependent(device::Queue& queue, Grid grid, void (*kernel)(Params...), Args&&... args) {
     grid.dependent = true;
