@@ -7,6 +7,10 @@
 namespace strata::spec {
 namespace {
 
+// Shorter ends that are tried for a token that does not follow the longest. A text that repeats
+// itself has as many as there are repeats, and each guess of another drafter would walk them.
+constexpr int kShorterEndsMax = 32;
+
 // Of a guess after `length` tokens that occurred `times` times, always with the same token after
 // them where `agree`.
 Evidence evidence_of(std::int64_t length, int times, bool agree) {
@@ -97,8 +101,9 @@ SuffixDrafter::Place SuffixDrafter::place() const {
 // The text ends with one token more.
 void SuffixDrafter::follow(std::int32_t token, Place& place) const {
     auto found = edges_.find(edge(place.state, token));
-    while (found == edges_.end() && place.state > 0) {
-        place.state = at(place.state).link;
+    for (int tried = 1; found == edges_.end() && place.state > 0; ++tried) {
+        // After the last of them the token by itself.
+        place.state = tried < kShorterEndsMax ? at(place.state).link : 0;
         place.length = at(place.state).length;
         found = edges_.find(edge(place.state, token));
     }

@@ -71,7 +71,8 @@ class SuffixDrafter final : public Drafter {
     Continuation continuation(std::span<const std::int32_t> text, std::int64_t count) const {
         return continuation_after(text, {}, count);
     }
-    // The same for the text with the tokens of `chain` after it, which it does not take in.
+    // The same for the text with the tokens of `chain` after it, which it does not take in; in
+    // bounded time, so that the earlier occurrence need not be of the longest end.
     Continuation continuation_after(std::span<const std::int32_t> text,
                                     std::span<const std::int32_t> chain, std::int64_t count) const;
 
