@@ -85,7 +85,7 @@ struct MemoryUse {
     std::uint64_t weights = 0;      // without an n-gram table that is read row by row
     std::uint64_t state = 0;        // of one session at the whole context
     std::uint64_t workspace = 0;    // buffers of the largest step, and n-gram rows that are kept
-    std::uint64_t drafter = 0;      // weights and context of drafts
+    std::uint64_t drafter = 0;      // weights, context and workspace of drafts
     std::uint64_t reserve = 0;      // scratch, and what program and driver take for themselves
     std::uint64_t checkpoints = 0;  // at most; always in the host's memory
 };

@@ -6,8 +6,9 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "model/target.h"
+#include "spec/dflash/block_model.h"
 #include "spec/dflash/config.h"
-#include "spec/dflash/context.h"
+#include "spec/dflash_drafter.h"
 
 namespace strata {
 namespace {
@@ -37,8 +38,9 @@ Result<model::Fit> fit_engine(const EngineOptions& options, const EngineFiles& f
     if (options.checkpoints) plan.checkpoints = static_cast<std::uint64_t>(*options.checkpoints);
     if (files.dflash != nullptr) {
         STRATA_ASSIGN(const dflash::Config block, dflash::config_from_gguf(*files.dflash));
-        plan.drafter_context = [block, cache = plan.sequence.cache](std::int64_t context) {
-            return dflash::Context::bytes(block, {context, cache});
+        const std::uint64_t workspace = dflash::BlockModel::workspace_bytes(block, plan.rows_max);
+        plan.drafter_context = [=, cache = plan.sequence.cache](std::int64_t context) {
+            return workspace + spec::DflashDrafter::bytes(block, {context, cache});
         };
     }
     std::vector<const gguf::File*> drafters;

@@ -20,7 +20,7 @@ struct MemoryPlan {
     std::uint64_t state = 0;    // of one sequence at the whole context
     // Of the largest step; where the model runs on the host, kept rows of the n-gram table too.
     std::uint64_t workspace = 0;
-    std::uint64_t drafter = 0;  // a draft's weights and context
+    std::uint64_t drafter = 0;  // a draft's weights, context and workspace
     std::uint64_t reserve = 0;  // scratch of ops, and what the system's own parts take
     // States kept for later prompts (engine/checkpoints). Always in the host's memory.
     std::uint64_t checkpoints = 0;
@@ -60,7 +60,7 @@ struct PlanOptions {
     std::int64_t rows_max = 0;      // of a step
     bool ngram_resident = false;    // the n-gram table is copied to the device
     std::uint64_t ngram_cache = 0;  // bytes of its rows to keep
-    // Bytes of a block draft's cells; empty: no draft.
+    // Bytes that a block draft takes beside its tensors; empty: no draft.
     std::function<std::uint64_t(std::int64_t context)> drafter_context;
     // Bytes of checkpoints; nothing: one state of the whole context at least, and kMomentsWanted
     // recurrent states more where there is room.

@@ -14,21 +14,32 @@ namespace {
 constexpr std::int64_t kPendingRowsMin = 64;
 constexpr std::int64_t kPendingBytes = std::int64_t{8} << 20;
 
+std::int64_t row_bytes(const dflash::Config& config) {
+    return config.feature_width() * static_cast<std::int64_t>(sizeof(float));
+}
+
+std::int64_t pending_rows(const dflash::Config& config, std::int64_t reach) {
+    return std::clamp(kPendingBytes / row_bytes(config), kPendingRowsMin,
+                      std::max(kPendingRowsMin, 2 * reach));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<DflashDrafter>> DflashDrafter::create(dflash::BlockModel& model,
                                                              const dflash::ContextOptions& options,
                                                              float confidence_min) {
     STRATA_ASSIGN(dflash::Context context, model.make_context(options));
-    std::int64_t reach = 0;
-    for (const op::DflashCells& cells : context.cells()) reach = std::max(reach, cells.slots);
-    const auto row_bytes =
-        model.config().feature_width() * static_cast<std::int64_t>(sizeof(float));
-    const std::int64_t rows = std::clamp(kPendingBytes / row_bytes, kPendingRowsMin,
-                                         std::max(kPendingRowsMin, 2 * reach));
-    STRATA_ASSIGN(dflash::Waiting pending, model.make_waiting(rows));
+    const std::int64_t reach = dflash::Context::reach(model.config(), options.context);
+    STRATA_ASSIGN(dflash::Waiting pending, model.make_waiting(pending_rows(model.config(), reach)));
     return std::unique_ptr<DflashDrafter>(
         new DflashDrafter(model, std::move(context), std::move(pending), reach, confidence_min));
+}
+
+std::uint64_t DflashDrafter::bytes(const dflash::Config& config,
+                                   const dflash::ContextOptions& options) {
+    const std::int64_t rows = pending_rows(config, dflash::Context::reach(config, options.context));
+    return dflash::Context::bytes(config, options) +
+           static_cast<std::uint64_t>(rows * row_bytes(config));
 }
 
 void DflashDrafter::reset() {

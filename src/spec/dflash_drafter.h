@@ -20,6 +20,9 @@ class DflashDrafter final : public Drafter {
                                                          const dflash::ContextOptions& options,
                                                          float confidence_min);
 
+    // Bytes that create() allocates.
+    static std::uint64_t bytes(const dflash::Config& config, const dflash::ContextOptions& options);
+
     std::string_view name() const override { return "dflash"; }
     Result<Guesses> guess(const GuessRequest& request) override;
     std::int64_t behind() const override { return pending_.count(); }

@@ -68,6 +68,37 @@ TEST_F(Memory, bounds_the_context_with_one_line_or_a_refusal) {
     expect_failed(generate({"--ram", "1k"}), "; 1024 bytes are free");
 }
 
+// SPEC-05: of a sequence's own context, before any of it is taken; a short request then has room in
+// a context of any length.
+TEST_F(Memory, of_drafters_is_planned_with_the_models) {
+    const std::string model = directory_ / "mtp.gguf";
+    const std::string draft = directory_ / "draft.gguf";
+    expect_done(run_strata({"synth", model, "--preset", "tiny", "--context",
+                            std::to_string(kContext), "--mtp", "--dflash", draft}));
+    const auto run = [&](const Words& more) {
+        Words words = {
+            "generate", "-m", model,    "--tokens", "1,2,3,4,5,6,7,8,9,10,11,12,13", "-n", "9",
+            "--temp",   "0",  "--json", "-c",       std::to_string(kContext)};
+        words.insert(words.end(), more.begin(), more.end());
+        return run_strata(words);
+    };
+    const auto plain = json_of(run({"--draft", "none", "--ram", "2GiB"}));
+    EXPECT_EQ(plain["memory"]["drafter"], 0);
+    const Words drafting = {"--dflash", draft, "--draft", "auto"};
+    const auto with = [&](const Words& more) {
+        Words words = drafting;
+        words.insert(words.end(), more.begin(), more.end());
+        return run(words);
+    };
+    const auto drafted = json_of(with({"--ram", "2GiB"}));
+    EXPECT_EQ(drafted["context"], kContext);
+    EXPECT_EQ(drafted["tokens"], plain["tokens"]);
+    EXPECT_GT(drafted["memory"]["drafter"], 0);
+    const std::int64_t bytes = drafted["memory"]["drafter"];
+    const std::int64_t mib = (bytes + (1 << 20) - 1) >> 20;
+    expect_failed(with({"--ram", "1MiB"}), ", drafter " + std::to_string(mib) + " MiB, ");
+}
+
 TEST_F(Memory, of_a_gpu_that_is_limited_and_not_used_is_told) {
     const Ran ran = generate({"--vram", "8GiB", "--device", "cpu", "--ram", "1GiB"});
     EXPECT_EQ(ran.status, 0);

@@ -65,41 +65,50 @@ Result<std::unique_ptr<BlockModel>> BlockModel::load(gguf::File file, model::Tar
     return model;
 }
 
-void BlockModel::lay_out(std::int64_t rows_max, device::Carver& carver) {
-    const std::int64_t guesses = config_.block_size - 1;
-    work_.features = carver.matrix<float>(rows_max, config_.feature_width());
-    work_.replaced = carver.vector<std::int32_t>(rows_max);
+BlockModel::Workspace BlockModel::lay_out(const Config& config, std::int64_t head_rows,
+                                          std::int64_t rows_max, device::Carver& carver) {
+    Workspace work;
+    const std::int64_t guesses = config.block_size - 1;
+    work.features = carver.matrix<float>(rows_max, config.feature_width());
+    work.replaced = carver.vector<std::int32_t>(rows_max);
     auto* const told =
-        carver.take_bytes(kPositions * kPositionWords + config_.block_size, sizeof(std::int32_t));
-    work_.positions = reinterpret_cast<std::int64_t*>(told);
-    work_.tokens = {reinterpret_cast<std::int32_t*>(work_.positions + kPositions),
-                    config_.block_size};
+        carver.take_bytes(kPositions * kPositionWords + config.block_size, sizeof(std::int32_t));
+    work.positions = reinterpret_cast<std::int64_t*>(told);
+    work.tokens = {reinterpret_cast<std::int32_t*>(work.positions + kPositions), config.block_size};
     // Right after it, so that all of it is told at once.
     static_assert(sizeof(op::DrawRule) % device::kBufferAlignment == 0);
-    work_.rule = carver.take<op::DrawRule>(1);
-    work_.penalized = carver.vector<op::Penalized>(op::kPenalizedMax);
-    work_.hidden = carver.matrix<float>(config_.block_size, config_.hidden);
-    work_.logits = carver.matrix<float>(guesses, weights_.head.rows);
-    const std::int64_t width = config_.candidates;
-    work_.results =
+    work.rule = carver.take<op::DrawRule>(1);
+    work.penalized = carver.vector<op::Penalized>(op::kPenalizedMax);
+    work.hidden = carver.matrix<float>(config.block_size, config.hidden);
+    work.logits = carver.matrix<float>(guesses, head_rows);
+    const std::int64_t width = config.candidates;
+    work.results =
         carver.vector<std::int32_t>(model::kWindowRowsMax + 1 + 2 * guesses * (1 + width));
-    work_.replaced_now = {work_.results.data, model::kWindowRowsMax};
-    work_.walked = work_.results.data + model::kWindowRowsMax;
-    work_.path = {work_.walked + 1, guesses};
+    work.replaced_now = {work.results.data, model::kWindowRowsMax};
+    work.walked = work.results.data + model::kWindowRowsMax;
+    work.path = {work.walked + 1, guesses};
     static_assert(sizeof(float) == sizeof(std::int32_t));
-    work_.confidence = {reinterpret_cast<float*>(work_.path.data + guesses), guesses};
-    work_.candidates = {work_.path.data + 2 * guesses, guesses, width};
-    work_.scores = {reinterpret_cast<float*>(work_.candidates.data + guesses * width), guesses,
-                    width};
-    work_.frequencies = carver.vector<double>(config_.rotary_dim / 2);
+    work.confidence = {reinterpret_cast<float*>(work.path.data + guesses), guesses};
+    work.candidates = {work.path.data + 2 * guesses, guesses, width};
+    work.scores = {reinterpret_cast<float*>(work.candidates.data + guesses * width), guesses,
+                   width};
+    work.frequencies = carver.vector<double>(config.rotary_dim / 2);
+    return work;
+}
+
+std::uint64_t BlockModel::workspace_bytes(const Config& config, std::int64_t rows_max) {
+    device::Carver measure;
+    lay_out(config, config.vocabulary, rows_max, measure);
+    return measure.used();
 }
 
 Status BlockModel::prepare(std::int64_t rows_max) {
+    const std::int64_t head_rows = weights_.head.rows;
     device::Carver measure;
-    lay_out(rows_max, measure);
+    lay_out(config_, head_rows, rows_max, measure);
     STRATA_ASSIGN(memory_, device_->allocate(measure.used()));
     device::Carver carver(memory_.data());
-    lay_out(rows_max, carver);
+    work_ = lay_out(config_, head_rows, rows_max, carver);
     results_.resize(static_cast<std::size_t>(work_.results.size));
     const std::vector<double> frequencies = inverse_frequencies(config_);
     device_->upload(*queue_, reinterpret_cast<std::byte*>(work_.frequencies.data),

@@ -66,6 +66,10 @@ class BlockModel {
                                                     device::Device& device, const op::Table& ops,
                                                     std::int64_t rows_max);
 
+    // Bytes that load() allocates beside the weights; fewer with a head of its own for less than
+    // the whole vocabulary.
+    static std::uint64_t workspace_bytes(const Config& config, std::int64_t rows_max);
+
     const Config& config() const { return config_; }
     const gguf::File& file() const { return file_; }
 
@@ -127,7 +131,8 @@ class BlockModel {
     Status prepare(std::int64_t rows_max);
     op::DflashShape shape() const;
     Status check(const DraftRequest& request) const;
-    void lay_out(std::int64_t rows_max, device::Carver& carver);
+    static Workspace lay_out(const Config& config, std::int64_t head_rows, std::int64_t rows_max,
+                             device::Carver& carver);
     // Features that are on the device, of a window or of a prompt.
     void run_inject(Context& context, std::int64_t first, MatrixView<const float> features,
                     bool window);

@@ -34,6 +34,14 @@ std::vector<op::DflashCells> carve(const Config& config, const ContextOptions& o
 
 }  // namespace
 
+std::int64_t Context::reach(const Config& config, std::int64_t context) {
+    std::int64_t reach = 0;
+    for (std::int64_t l = 0; l < config.layers; ++l) {
+        reach = std::max(reach, slots_of(config, l, context));
+    }
+    return reach;
+}
+
 std::uint64_t Context::bytes(const Config& config, const ContextOptions& options) {
     device::Carver pieces;
     carve(config, options, pieces);

@@ -35,6 +35,9 @@ class Context {
     // Bytes that create() would allocate.
     static std::uint64_t bytes(const Config& config, const ContextOptions& options);
 
+    // The most positions that a layer's ring holds.
+    static std::int64_t reach(const Config& config, std::int64_t context);
+
     const ContextOptions& options() const { return options_; }
     // One a layer.
     std::span<const op::DflashCells> cells() const { return cells_; }
