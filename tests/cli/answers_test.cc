@@ -158,6 +158,7 @@ TEST_P(Answers, greedy_text_is_the_references_while_the_margin_decides) {
     }
 }
 
+// SPEC-16: three guesses in a chain.
 TEST_P(Answers, drafts_of_the_mtp_layer_are_the_references) {
     for (const std::string& prompt : kPrompts) {
         const auto want = golden_.ints(prompt + ".mtp_chain");

@@ -1,8 +1,10 @@
 // strata eval on a model of random weights and on the bundled one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 
 #include "base/text.h"
 #include "tests/cli/expect.h"
@@ -128,6 +130,7 @@ TEST(BundledModel, predicts_english_far_better_than_chance_and_agrees_with_itsel
               0);
 }
 
+// SPEC-19: what drafting gains is told of a text that is given, with what was right at each place.
 TEST_F(EvalCommand, drafters_are_tried_beside_plain_decoding_and_change_no_text) {
     const std::string code = directory_ / "code.txt";
     write_file(code, kText + kText);
@@ -143,6 +146,12 @@ TEST_F(EvalCommand, drafters_are_tried_beside_plain_decoding_and_change_no_text)
     for (const Json& trial : found) {
         EXPECT_EQ(trial["kind"], "code");
         EXPECT_EQ(trial["different"], 0);
+        const auto right = trial["accepted_by_position"].get<std::vector<int>>();
+        EXPECT_EQ(std::accumulate(right.begin(), right.end(), 0), trial["accepted"]);
+        EXPECT_TRUE(std::is_sorted(right.rbegin(), right.rend()));
+        EXPECT_LT(right.size(), trial.value("rows", 1U));
+        EXPECT_DOUBLE_EQ(trial["tokens_per_window"],
+                         (trial["tokens"].get<double>() - 2) / trial["windows"].get<double>());
         // Every window gives one token beside the guesses that were right.
         EXPECT_EQ(trial["tokens"].get<int>() - 2,
                   trial["windows"].get<int>() + trial["accepted"].get<int>());
@@ -197,6 +206,7 @@ TEST_F(EvalCommand, the_bundled_draft_guesses_its_target_and_changes_no_text) {
     EXPECT_LT(drafted["draft"]["windows"].get<int>() * 3, 96 * 2);
 }
 
+// SPEC-17
 TEST_F(EvalCommand, drawn_texts_are_the_same_with_every_drafter) {
     const std::string model = directory_ / "mtp.gguf";
     expect_done(run_strata({"synth", model, "--preset", "tiny", "--mtp"}));

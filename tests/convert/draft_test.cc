@@ -160,6 +160,15 @@ TEST_F(ConvertDraft, keys_may_stand_at_the_top_level) {
     EXPECT_EQ(ConvertCase(flat).bytes(), want);
 }
 
+// SPEC-14
+TEST_F(ConvertDraft, a_block_size_that_stands_nowhere_is_asked_for) {
+    const std::string sentence = error_of([](ordered_json& config) {
+        config.erase("block_size");
+        config["dflash_config"].erase("block_size");
+    });
+    EXPECT_TRUE(says(sentence, "block_size is missing"));
+}
+
 TEST_F(ConvertDraft, layers_slide_where_the_configuration_says_so) {
     const auto windows = [&](const std::function<void(ordered_json&)>& change) {
         HfCheckpoint changed = checkpoint_;

@@ -130,5 +130,33 @@ TEST_F(ModelFile, each_text_key_of_each_other_type_is_an_error) {
     }
 }
 
+// SPEC-25: a draft's ids must mean what the model's do; one list may be padded further.
+TEST_F(ModelFile, guesses_in_another_vocabulary_are_refused_by_the_first_token_that_differs) {
+    const char* key = "tokenizer.ggml.tokens";
+    const auto with = [&](const std::vector<std::string>& tokens) {
+        gguf::Writer writer;
+        set_metadata(writer);
+        writer.set(key, Value::array(tokens));
+        return Engine::load({.model = target_.path(),
+                             .mtp = write("mtp.gguf", writer, [](auto&) { return true; })});
+    };
+    const auto named = gguf::require_strings(file_, key).value();
+    const std::vector<std::string> ours(named.begin(), named.end());
+    std::vector<std::string> theirs = ours;
+    theirs.pop_back();
+    EXPECT_TRUE(with(theirs).ok());
+    theirs = ours;
+    theirs.push_back("[PAD]");
+    EXPECT_TRUE(with(theirs).ok());
+    theirs = ours;
+    std::swap(theirs[40], theirs[41]);
+    const auto refused = with(theirs);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("was made for another tokenizer: token 40 is '" +
+                                           ours[41] + "', wanted the model's '" + ours[40] + "'"),
+              std::string::npos)
+        << refused.error().message;
+}
+
 }  // namespace
 }  // namespace strata::test

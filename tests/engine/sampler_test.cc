@@ -53,10 +53,14 @@ TEST(Sampler, temperature_zero_takes_the_largest_and_of_equal_ones_the_lower_id)
     EXPECT_EQ(pick({}, {low, -2, low}), 1);
 }
 
+// SAMP-05
 TEST(Sampler, extreme_temperatures_do_not_overflow) {
     const Logits logits = {3e38f, -3e38f, 2.9e38f, 0};
-    EXPECT_EQ(pick({.temperature = 1e-8}, logits), 0);
-    EXPECT_EQ(drawn({.temperature = 1e6}, {1, 2, 3}).size(), 3u);
+    for (const double temperature : {0.0, 1e-300, 1e-8, 1e-3, 1.0, 2.0, 1e6}) {
+        EXPECT_EQ(pick({.temperature = temperature}, logits), 0) << temperature;
+        const auto few = drawn({.temperature = temperature}, {1, 2, 3});
+        EXPECT_EQ(few.size(), temperature < 1 ? 1u : 3u) << temperature;
+    }
 }
 
 TEST(Sampler, top_k_keeps_k_and_of_equal_ones_the_lower_ids) {
@@ -143,6 +147,7 @@ TEST(Sampler, logits_that_are_no_numbers_are_errors) {
     EXPECT_FALSE(sampler.pick(Logits{}, {}, 0).ok());
 }
 
+// SAMP-05: temperatures below zero and those that are no number.
 TEST(Sampler, settings_out_of_range_are_errors) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     EXPECT_TRUE(check(Sampling{}).ok());

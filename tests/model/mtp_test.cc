@@ -49,6 +49,26 @@ TEST(Mtp, guesses_do_not_depend_on_how_many_rows_wait_for_their_cells) {
     EXPECT_EQ(few.confidence, all.confidence);
 }
 
+// SPEC-07: around sizes that a cache could be rounded up to.
+TEST(Mtp, guesses_do_not_depend_on_the_contexts_size) {
+    TinyTarget target({.change = [](model::Config& config) { config.context = 4096; }});
+    const Tokens tokens = random_tokens("sizes", 240, target->config());
+    const auto guess = [&](std::int64_t context, op::CacheType cache) {
+        model::Sequence sequence = target.sequence(true, context, cache);
+        target.run(sequence, tokens, 64, false);
+        return target->draft(sequence, 17, 7, 0).value();
+    };
+    for (const op::CacheType cache : {op::CacheType::f16, op::CacheType::q8_0}) {
+        const model::MtpDraft want = guess(4096, cache);
+        ASSERT_EQ(want.path.size(), 7u);
+        for (const std::int64_t context : {247, 255, 256, 257, 511, 512, 513, 2047, 2048, 2049}) {
+            const model::MtpDraft got = guess(context, cache);
+            EXPECT_EQ(got.path, want.path) << context;
+            EXPECT_EQ(got.confidence, want.confidence) << context;
+        }
+    }
+}
+
 TEST(Mtp, guesses_leave_no_trace) {
     TinyTarget target;
     const Tokens tokens = random_tokens("trace", 40, target->config());
@@ -88,6 +108,29 @@ TEST(Mtp, a_chain_agrees_with_the_cells_of_the_text_it_guessed) {
     };
     ASSERT_TRUE(target->commit(sequence, 1, take).ok());
     expect_same_bits("first guess", cells, guess);
+}
+
+// SPEC-16: each further guess reads the layer's own residual, in all streams, whatever the chain's
+// length. That its numbers are the references' is tests/cli/answers_test's.
+TEST(Mtp, a_chain_of_any_depth_begins_as_the_deepest) {
+    TinyTarget target;
+    const auto width = static_cast<std::size_t>(target->config().vocabulary);
+    const Tokens tokens = random_tokens("depth", 30, target->config());
+    model::Sequence sequence = target.sequence(true);
+    target.run(sequence, tokens, 64, false);
+    const auto chain = [&](std::int64_t depth) {
+        const auto draft = target->draft(sequence, 5, depth, 0, {.keep_logits = true});
+        EXPECT_EQ(std::ssize(draft->path), depth);
+        return std::pair(draft->path, std::vector<float>(draft->logits.data,
+                                                         draft->logits.data + depth * width));
+    };
+    const auto [path, logits] = chain(5);
+    for (std::int64_t depth = 1; depth < 5; ++depth) {
+        const auto [shorter, of_it] = chain(depth);
+        EXPECT_EQ(shorter, Tokens(path.begin(), path.begin() + depth));
+        expect_same_bits("depth", of_it,
+                         {logits.begin(), logits.begin() + depth * static_cast<long>(width)});
+    }
 }
 
 TEST(Mtp, of_the_first_tokens_alone_the_likeliest_of_them_is_guessed) {

@@ -38,6 +38,7 @@ TEST(DflashContract, the_configuration_is_what_the_file_says) {
     EXPECT_EQ(dflash::tensor_list(config).size(), 15U * 2 + 6);
 }
 
+// SPEC-13: the selector's too, without which it would be a draft of another kind.
 TEST(DflashContract, any_tensor_that_is_missing_is_named) {
     for (const dflash::TensorSpec& spec : dflash::tensor_list(odd().drafter()->config())) {
         expect_refused(
@@ -140,6 +141,7 @@ TEST(DflashContract, a_key_that_this_version_cannot_follow_is_named) {
     }
 }
 
+// SPEC-14
 TEST(DflashContract, a_key_that_is_needed_is_asked_for) {
     for (const char* key :
          {"dflash.block_count", "dflash.embedding_length", "dflash.feed_forward_length",
@@ -153,22 +155,26 @@ TEST(DflashContract, a_key_that_is_needed_is_asked_for) {
     }
 }
 
+// SPEC-25: a token more or fewer than the target has.
 TEST(DflashContract, a_draft_of_another_target_is_refused_by_what_differs) {
     GoldenDraft& tiny = GoldenDraft::of("tiny");
     const auto other = tiny.try_drafter(odd().draft_path());
     ASSERT_FALSE(other.ok());
     EXPECT_NE(other.error().message.find("width is 96, wanted the target's 128"), std::string::npos)
         << other.error().message;
-    expect_refused(
-        [](DraftFile& file) {
-            for (const char* name : {"selector_predecessor.weight", "selector_successor.weight"}) {
-                DraftFile::Tensor& codebook = file.at(name);
-                codebook.bytes.resize(codebook.bytes.size() / 900 * 899);
-                codebook.shape[1] = 899;
-            }
-            file.set("dflash.vocab_size", number(899));
-        },
-        "vocabulary is 899, wanted the target's 900");
+    for (const std::uint32_t tokens : {899, 901}) {
+        expect_refused(
+            [&](DraftFile& file) {
+                for (const char* name :
+                     {"selector_predecessor.weight", "selector_successor.weight"}) {
+                    DraftFile::Tensor& codebook = file.at(name);
+                    codebook.bytes.resize(codebook.bytes.size() / 900 * tokens);
+                    codebook.shape[1] = tokens;
+                }
+                file.set("dflash.vocab_size", number(tokens));
+            },
+            "vocabulary is " + std::to_string(tokens) + ", wanted the target's 900");
+    }
     expect_refused(
         [](DraftFile& file) {
             file.set("dflash.target_layers", Value::array(std::vector<std::int32_t>{2, 4, 5, 9}));

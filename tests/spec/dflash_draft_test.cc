@@ -18,8 +18,8 @@ constexpr std::int64_t kLengths[] = {1, 10, 60, 97};
 
 class DflashDraft : public testing::TestWithParam<const char*> {
   protected:
-    dflash::Context context(op::CacheType cache = op::CacheType::f32) {
-        auto made = drafter_->make_context({200, cache});
+    dflash::Context context(op::CacheType cache = op::CacheType::f32, std::int64_t room = 200) {
+        auto made = drafter_->make_context({room, cache});
         EXPECT_TRUE(made.ok());
         return std::move(made).value();
     }
@@ -117,6 +117,17 @@ TEST_P(DflashDraft, rows_before_the_window_are_not_missed) {
     dflash::Context later = context();
     inject(later, first + 1, 97 - first - 1);
     EXPECT_NE(draft(later, request(97)).scores, draft(97).scores) << "the last row is needed";
+}
+
+// SPEC-07: of the fewest positions that hold the text, and around sizes that a cache could be
+// rounded up to.
+TEST_P(DflashDraft, guesses_do_not_depend_on_the_contexts_size) {
+    const dflash::Guess want = draft(97);
+    for (const std::int64_t room : {97, 104, 127, 128, 129, 255, 256, 257, 2047, 2048, 2049}) {
+        dflash::Context sized = context(op::CacheType::f32, room);
+        inject(sized, 0, 97);
+        expect_same("of " + std::to_string(room), draft(sized, request(97)), want);
+    }
 }
 
 TEST_P(DflashDraft, refused_guesses_and_going_back_leave_no_trace) {
@@ -269,6 +280,7 @@ void keep_rows(GoldenDraft& golden, DraftFile& file, const std::vector<std::int6
     file.tensors.push_back({"d2t", quant::Type::i64, {tokens.size()}, bytes_of(tokens)});
 }
 
+// SPEC-25
 TEST(DflashHead, a_draft_vocabulary_guesses_its_own_tokens_alone) {
     GoldenDraft& golden = GoldenDraft::of("tiny");
     const dflash::Guess whole = draft_60(golden, *golden.drafter());
@@ -289,6 +301,7 @@ TEST(DflashHead, a_draft_vocabulary_guesses_its_own_tokens_alone) {
     }
 }
 
+// SPEC-25
 TEST(DflashHead, a_map_that_is_none_is_refused) {
     GoldenDraft& golden = GoldenDraft::of("tiny");
     const auto refused = [&](const std::function<void(DraftFile&)>& change,

@@ -164,6 +164,7 @@ TEST(Policy, comes_to_the_best_of_the_drafters_and_lengths_that_there_are) {
     }
 }
 
+// SPEC-19
 TEST(Policy, stays_near_plain_decoding_where_nothing_pays) {
     for (const double noise : {0.0, 0.2}) {
         MadeUp world;

@@ -116,6 +116,8 @@ const std::vector<Sampling> kSamplings = {
     {.temperature = 0.8, .min_p = 0.02, .repeat_penalty = 1.3, .frequency_penalty = 0.2, .seed = 6},
 };
 
+// SPEC-01, SPEC-04: what is always right, always wrong, either, or silent in between leaves the
+// state of the tokens that were taken.
 TEST(Rounds, scripted_drafters_change_no_token_and_no_state) {
     using Kind = ScriptedDrafter::Kind;
     TinyTarget target;
@@ -162,6 +164,34 @@ TEST(Rounds, real_drafters_change_no_token_and_no_state) {
             EXPECT_EQ(suffix.text, want.text) << rows;
             EXPECT_EQ(suffix.state, want.state) << rows;
         }
+    }
+}
+
+// SPEC-22: what stands after an end counts for nothing, though it was guessed and would be right.
+TEST(Rounds, guesses_after_the_end_of_a_text_are_not_counted_as_right) {
+    constexpr std::int64_t kRows = 8;
+    TinyTarget target;
+    const Generated known = generate(target, {}, 1, no_drafter);
+    for (std::int64_t taken = 1; taken <= kRows; ++taken) {
+        model::Sequence sequence = target.sequence();
+        Tokens text(known.text.begin(), known.text.begin() + kPrompt + 1);
+        target.run(sequence, std::span(text).first(kPrompt), 64, false);
+        ScriptedDrafter drafter(ScriptedDrafter::Kind::right, known.text,
+                                target->config().vocabulary);
+        const std::size_t end = text.size() + static_cast<std::size_t>(taken);
+        const spec::Take take = [&](std::span<const float> row) -> Result<bool> {
+            text.push_back(static_cast<std::int32_t>(std::ranges::max_element(row) - row.begin()));
+            return text.size() == end;
+        };
+        std::vector<float> logits;
+        const auto round =
+            spec::run_round({*target, sequence, &drafter}, text, kRows, take, logits).value();
+        EXPECT_TRUE(round.ended);
+        EXPECT_EQ(text.size(), end);
+        EXPECT_EQ(round.window.rows, kRows);
+        // The last row's token was not guessed.
+        EXPECT_EQ(round.window.accepted, std::min(taken, kRows - 1)) << taken;
+        EXPECT_EQ(sequence.length(), static_cast<std::int64_t>(end) - 1);
     }
 }
 
@@ -228,6 +258,65 @@ TEST(Rounds, drafted_draws_follow_the_target_s_distribution) {
     constexpr double kLimit = 30.9;
     EXPECT_LT(chi_square_of_windows(false), kLimit);
     EXPECT_GT(chi_square_of_windows(true), kLimit);
+}
+
+// Draws as it is asked to, from logits of its own.
+class Drawing final : public spec::Drafter {
+  public:
+    explicit Drawing(std::vector<float> logits) : logits_(std::move(logits)) {}
+    std::string_view name() const override { return "drawing"; }
+    Result<spec::Guesses> guess(const spec::GuessRequest& request) override {
+        STRATA_ASSIGN(const std::int32_t token, request.draw->draw(logits_, request.text));
+        return spec::Guesses{{token}, {}, 0};
+    }
+
+  private:
+    std::vector<float> logits_;
+};
+
+// To four binary digits.
+float rounded(float value) {
+    int exponent = 0;
+    const float digits = std::frexp(value, &exponent);
+    return std::ldexp(std::round(digits * 16) / 16, exponent);
+}
+
+// SAMP-03: a guess is right where it is the token that the target draws, from its own logits and
+// with the same noise: no ratio of two chances is computed, which rounding could make a wrong one.
+TEST(Rounds, a_guess_drawn_from_rounded_logits_is_held_to_the_targets_own_draw) {
+    constexpr int kSeeds = 400;
+    TinyTarget target;
+    model::Sequence sequence = target.sequence();
+    const Tokens text = random_tokens("rounded", 12, target->config());
+    target.run(sequence, std::span(text).first(11), 64, false);
+    const std::string before = target->save(sequence);
+    const std::vector<float> exact = target.step(sequence, std::span(text).last(1), true);
+    target->drop(sequence);
+    std::vector<float> rough(exact.size());
+    std::ranges::transform(exact, rough.begin(), rounded);
+    Drawing drafter(rough);
+    int wrong = 0;
+    for (int seed = 0; seed < kSeeds; ++seed) {
+        ASSERT_TRUE(target->restore(sequence, before).ok());
+        Sampler sampler({.temperature = 1, .seed = static_cast<std::uint64_t>(seed)});
+        const std::int32_t want = sampler.draw(exact, text).value();
+        const bool right = sampler.draw(rough, text).value() == want;
+        Tokens grown = text;
+        const spec::Take take = [&](std::span<const float> row) -> Result<bool> {
+            STRATA_ASSIGN(const std::int32_t token, sampler.draw(row, grown));
+            grown.push_back(token);
+            return false;
+        };
+        std::vector<float> logits;
+        const spec::RoundParts parts{
+            .target = *target, .sequence = sequence, .drafter = &drafter, .draw = &sampler};
+        const auto round = spec::run_round(parts, grown, 2, take, logits).value();
+        EXPECT_EQ(grown[text.size()], want) << seed;
+        EXPECT_EQ(round.window.accepted, right ? 1 : 0) << seed;
+        wrong += right ? 0 : 1;
+    }
+    EXPECT_GT(wrong, 0) << "rounding changes a draw now and then";
+    EXPECT_LT(wrong, kSeeds / 2);
 }
 
 TEST(Rounds, an_error_while_taking_leaves_the_sequence_as_it_was) {
