@@ -28,19 +28,6 @@ struct DeltaState {
     float* history = nullptr;  // [K-1, C]: the last rows of u, oldest first; zeros before the start
 };
 
-// What DeltaReplay needs to advance a state by fewer rows than a window held.
-struct DeltaTrace {
-    MatrixView<float> projected;  // [T, C]: u
-    MatrixView<float> convolved;  // [T, C]: c
-    MatrixView<float> beta;       // [T, Hv]
-    MatrixView<float> decay;      // [T, Hv]: alpha
-
-    constexpr DeltaTrace first_rows(std::int64_t n) const {
-        return {projected.first_rows(n), convolved.first_rows(n), beta.first_rows(n),
-                decay.first_rows(n)};
-    }
-};
-
 struct DeltaShape {
     int key_heads = 0;    // Hk
     int value_heads = 0;  // Hv, a multiple of Hk
@@ -49,8 +36,29 @@ struct DeltaShape {
     int kernel = 0;       // K
 
     // C: queries, keys, then values.
-    int channels() const { return 2 * key_heads * key_dim + value_heads * value_dim; }
-    int value_width() const { return value_heads * value_dim; }
+    constexpr int channels() const { return 2 * key_heads * key_dim + value_heads * value_dim; }
+    constexpr int value_width() const { return value_heads * value_dim; }
+};
+
+// What DeltaReplay needs to advance a state by fewer rows than a window held.
+struct DeltaTrace {
+    MatrixView<float> projected;  // [T, C]: u
+    MatrixView<float> convolved;  // [T, C]: c
+    MatrixView<float> beta;       // [T, Hv]
+    MatrixView<float> decay;      // [T, Hv]: alpha
+
+    // Whether it is of one window of a net of this shape.
+    constexpr bool fits(const DeltaShape& shape) const {
+        const std::int64_t rows = projected.rows;
+        return projected.cols == shape.channels() && convolved.rows == rows &&
+               convolved.cols == shape.channels() && beta.rows == rows &&
+               beta.cols == shape.value_heads && decay.rows == rows &&
+               decay.cols == shape.value_heads;
+    }
+    constexpr DeltaTrace first_rows(std::int64_t n) const {
+        return {projected.first_rows(n), convolved.first_rows(n), beta.first_rows(n),
+                decay.first_rows(n)};
+    }
 };
 
 // A gated delta net over T rows that follow the state `from`.
@@ -105,12 +113,16 @@ struct ReplayedLayer {
     DeltaState to;
 };
 
-// to = the state that DeltaNet in recurrent form leaves after exactly the kept rows, bit for bit:
-// of several layers, which share nothing.
+// to = the state that DeltaNet in recurrent form leaves after exactly the kept rows, of several
+// layers, which share nothing.
 //
-// Shapes    As KeptRows has them.
-// Effects   Writes each `to`, which is disjoint from its `from` or the same memory; but with
-//           kept.told as KeptRows says.
+// Shapes    trace of T rows, the same T in all; 1 <= kept.rows <= T. With kept.told, T = kept.rows
+//           and 1 <= *kept.told <= T.
+// Effects   Writes each `to`, which is disjoint from its `from` or the same memory. With kept.told
+//           it is disjoint, holds the state after all T rows before, and stays as it is where
+//           *kept.told = T.
+// Numerics  Bit for bit where the memories of `from` and `to` lie as those of DeltaNet did: both
+//           from multiples of 16 bytes on, or not. Else Tolerance::recurrence.
 struct DeltaReplay {
     std::span<const ReplayedLayer> layers;
     KeptRows kept;

@@ -4,12 +4,12 @@
 
 namespace strata::op {
 
-// Rows of a window that stay, from the first on.
+// Rows of a window of T rows that stay, from the first on: 1 <= rows <= T.
 struct KeptRows {
-    std::int64_t rows = 0;  // at least 1
-    // Where given, how many they are stands here when the op runs, and `rows` are all of the
-    // window: what all of them leave is in place by then, so that for as many nothing is done. In
-    // memory that the op's device reads.
+    std::int64_t rows = 0;
+    // Where given, how many they are stands here when the op runs, 1 <= *told <= T, and `rows` = T:
+    // what all of them leave is in place by then, so that for as many nothing is done. In memory
+    // that the op's device reads.
     const std::int64_t* told = nullptr;
 
     // When the op runs: by how many rows it moves a state on; 0: nothing is to be done.

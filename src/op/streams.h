@@ -85,9 +85,11 @@ struct ShiftedHistory {
 // Moves histories on by the kept rows of their windows: to = the last n rows of
 // (from ++ window[0 .. kept)), n the rows of `to`.
 //
-// Shapes    from, to [n, C]; window [T, C], all with the same T.
-// Effects   Writes each `to`, which is disjoint from its `from` or the same memory, but with
-//           kept.told as KeptRows says. Nothing else overlaps. Exact.
+// Shapes    from, to [n, C]; window [T, C], the same T in all; 1 <= kept.rows <= T. With kept.told,
+//           T = kept.rows and 1 <= *kept.told <= T.
+// Effects   Writes each `to`, which is disjoint from its `from` or the same memory. With kept.told
+//           it is disjoint, holds what all T rows leave before, and stays as it is where
+//           *kept.told = T. Nothing else overlaps. Exact.
 struct ShiftHistory {
     std::span<const ShiftedHistory> histories;
     KeptRows kept;

@@ -141,14 +141,6 @@ void run_heads(const op::DeltaNet& args, Queue& queue, const DeltaInputs& in,
                 });
 }
 
-void check(const op::DeltaTrace& trace, const op::DeltaShape& shape) {
-    const std::int64_t window = trace.projected.rows;
-    STRATA_CHECK(trace.projected.cols == shape.channels());
-    STRATA_CHECK(trace.convolved.rows == window && trace.convolved.cols == shape.channels());
-    STRATA_CHECK(trace.beta.rows == window && trace.beta.cols == shape.value_heads);
-    STRATA_CHECK(trace.decay.rows == window && trace.decay.cols == shape.value_heads);
-}
-
 void replay(Queue& own, const op::DeltaReplay& args, const op::ReplayedLayer& layer,
             std::int64_t rows) {
     const op::DeltaShape& shape = args.shape;
@@ -215,7 +207,7 @@ void delta_net(const op::DeltaNet& args, device::Queue& queue) {
 void delta_replay(const op::DeltaReplay& args, device::Queue& queue) {
     check(args.shape);
     for (const op::ReplayedLayer& layer : args.layers) {
-        check(layer.trace, args.shape);
+        STRATA_CHECK(layer.trace.fits(args.shape));
         STRATA_CHECK(args.kept.fit(layer.trace.projected.rows));
         const std::int64_t rows = args.kept.wanted();
         if (rows > 0) replay(begin_op(queue), args, layer, rows);

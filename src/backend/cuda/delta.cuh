@@ -188,13 +188,7 @@ struct DeltaRegisters {
     }
 };
 
-// Whether whole states begin where a lane may load four values.
-inline bool in_fours(const float* from, const float* to) {
-    return (reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to)) % 16 ==
-           0;
-}
-
-// use(type of the memory) for a shape; `aligned`: as in_fours() says of the states.
+// use(type of the memory) for a shape; `aligned`: memories begin where a lane may load four values.
 template <typename Use>
 void with_delta_memory(const op::DeltaShape& shape, bool aligned, Use use) {
     const auto is = [&](int dim) {

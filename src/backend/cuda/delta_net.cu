@@ -8,6 +8,7 @@
 
 #include "backend/cuda/delta_heads.cuh"
 #include "backend/cuda/delta_window.h"
+#include "backend/cuda/fours.cuh"
 #include "backend/cuda/history.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
@@ -181,7 +182,7 @@ bool launch_heads(Queue& queue, const Projected& source, std::int64_t count, con
                   float* to) {
     const op::DeltaShape& shape = source.args.shape;
     bool split = false;
-    with_delta_memory(shape, in_fours(from, to), [&]<typename Memory>() {
+    with_delta_memory(shape, in_fours(from) && in_fours(to), [&]<typename Memory>() {
         split = Memory::kColumns != 0;
         const int parts = split ? shape.value_dim / std::max(Memory::kColumns, 1) : 1;
         launch_dependent(

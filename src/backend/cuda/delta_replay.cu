@@ -4,6 +4,7 @@
 #include <array>
 
 #include "backend/cuda/delta_heads.cuh"
+#include "backend/cuda/fours.cuh"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/launch.cuh"
 
@@ -74,17 +75,15 @@ __global__ void __launch_bounds__(Memory::kThreads)
 }
 
 void check(const op::DeltaReplay& args) {
-    const op::DeltaShape& shape = args.shape;
-    check_shape(shape);
+    check_shape(args.shape);
     for (const op::ReplayedLayer& layer : args.layers) {
-        const op::DeltaTrace& trace = layer.trace;
-        STRATA_CHECK(args.kept.fit(trace.projected.rows));
-        STRATA_CHECK(trace.projected.cols == shape.channels());
+        STRATA_CHECK(layer.trace.fits(args.shape));
+        STRATA_CHECK(args.kept.fit(layer.trace.projected.rows));
     }
 }
 
 bool is_aligned(const op::ReplayedLayer& layer) {
-    return in_fours(layer.from.memory, layer.to.memory);
+    return in_fours(layer.from.memory) && in_fours(layer.to.memory);
 }
 
 // The first of the layers that a launch takes: sums are those of the form that DeltaNet has for

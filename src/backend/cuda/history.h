@@ -5,8 +5,8 @@
 
 namespace strata::cuda {
 
-// to = the last n rows of (from ++ window[0 .. rows)), n = to.rows rows in `from` too. `to` may be
-// `from`'s memory.
+// to = the last n rows of (from ++ window[0 .. rows)), n = to.rows rows in `from` too; `rows` at
+// least 1. `to` may be `from`'s memory.
 void advance_history(device::Queue& queue, const float* from, MatrixView<float> to,
                      MatrixView<const float> window, std::int64_t rows);
 

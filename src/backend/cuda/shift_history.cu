@@ -48,6 +48,7 @@ void launch_histories(device::Queue& queue, std::span<const op::ShiftedHistory> 
 
 void advance_history(device::Queue& queue, const float* from, MatrixView<float> to,
                      MatrixView<const float> window, std::int64_t rows) {
+    STRATA_CHECK(rows >= 1);
     if (to.rows == 0) return;
     const op::ShiftedHistory one{from, to, window};
     launch_histories(queue, {&one, 1}, {rows});
