@@ -8,6 +8,8 @@
 
 namespace strata::op {
 
+// Rows of a window that are counted together.
+inline constexpr int kAcceptRowsMax = 32;
 // End tokens that are minded: of more, the text goes on for all that a device knows.
 inline constexpr int kEndTokensMax = 16;
 
@@ -23,11 +25,14 @@ constexpr std::int32_t told_token(const Drawn* drawn, std::int64_t listed) {
 
 // How many rows of a window the text takes in, as far as what was picked tells.
 //
+//   told_token(row t) of picked: picked[t].token, or -1 where picked[t].confidence is NaN
+//                     of drawn:  drawn[t, 1].token where there is one not below 0, else
+//                                drawn[t, 0].token
 //   rows = 1 + the largest n < T with, for all t < n:
 //          told_token(row t) = window[t + 1], and is not in `ends`
 //
-// Shapes    window [T]: the rows' own tokens, none below 0; picked [T] or drawn [T, 1 + K], one of
-//           the two; ends at most kEndTokensMax, filled up with -1.
+// Shapes    window [T], 1 <= T <= kAcceptRowsMax: the rows' own tokens, none below 0; picked [T] or
+//           drawn [T, 1 + K], one of the two; ends at most kEndTokensMax, filled up with -1.
 // Effects   Writes rows[0]. Exact.
 struct Accept {
     VectorView<const std::int32_t> window;
@@ -36,6 +41,12 @@ struct Accept {
     VectorView<const std::int32_t> ends;
     std::int64_t* rows = nullptr;
 
+    // Whether the shapes are as above.
+    constexpr bool fits() const {
+        return window.size >= 1 && window.size <= kAcceptRowsMax &&
+               picked.empty() != drawn.empty() && ends.size <= kEndTokensMax &&
+               (drawn.empty() ? picked.size : drawn.rows) == window.size;
+    }
     constexpr std::int32_t told(std::int64_t t) const {
         return drawn.empty() ? told_token(picked[t]) : told_token(drawn.row(t), drawn.cols);
     }

@@ -18,9 +18,8 @@ __global__ void __launch_bounds__(kWarp) accept_rows(const __grid_constant__ op:
 
 void accept(const op::Accept& args, device::Queue& queue) {
     // A lane says that no row comes after it.
-    STRATA_CHECK(args.window.size >= 1 && args.window.size <= kWarp);
-    STRATA_CHECK(args.picked.empty() != args.drawn.empty());
-    STRATA_CHECK(args.ends.size <= op::kEndTokensMax);
+    static_assert(op::kAcceptRowsMax <= kWarp);
+    STRATA_CHECK(args.fits());
     launch_dependent(queue, {dim3(1), kWarp}, accept_rows, args);
 }
 
