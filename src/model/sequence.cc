@@ -372,18 +372,17 @@ void Sequence::swap_states() {
     std::swap(ngram_.now, ngram_.next);
 }
 
-void Sequence::keep(std::int64_t rows) {
-    if (rows > 0) swap_states();
-    tokens_.insert(tokens_.end(), pending_.begin(), pending_.begin() + rows);
-    pending_.clear();
-}
-
-void Sequence::commit(std::int64_t rows, const op::Table& ops, device::Queue& queue) {
+void Sequence::check_kept(std::int64_t rows) const {
     const auto stepped = static_cast<std::int64_t>(pending_.size());
     STRATA_CHECK(rows >= 0 && rows <= stepped);
     STRATA_CHECK(rows == stepped || rows == 0 || pending_traced_);
-    if (rows > 0 && rows != next_rows_) replay({rows}, ops, queue);
-    keep(rows);
+}
+
+void Sequence::keep(std::int64_t rows) {
+    check_kept(rows);
+    if (rows > 0) swap_states();
+    tokens_.insert(tokens_.end(), pending_.begin(), pending_.begin() + rows);
+    pending_.clear();
 }
 
 }  // namespace strata::model

@@ -4,9 +4,10 @@
 // touching anything committed; then commit(m) keeps the first m of them in every kind of state
 // together, or drop() forgets them all. The kinds of state, and what makes each of them droppable:
 //   keys, values, block keys      rows at and past the committed length are scratch
-//   delta-net memories, histories the step writes the state after all its rows beside the committed
-//                                 one; commit swaps the two, and before that makes it the one
-//                                 after fewer rows by the window's trace
+//   delta-net memories, histories the step writes the state after all its rows, or those that the
+//                                 device counted, beside the committed one; commit swaps the two,
+//                                 and before that makes it the one after other rows by the window's
+//                                 trace
 //   recent tokens, length         host values, changed by commit alone
 #pragma once
 
@@ -152,11 +153,12 @@ class Sequence {
     static Sequence unallocated(const Config& config, const SequenceOptions& options);
     std::string header(std::int64_t rows) const;
 
-    // Keeps the first `rows` of the pending ones; ops run on the queue.
-    void commit(std::int64_t rows, const op::Table& ops, device::Queue& queue);
-    // The parts of it: makes the next state that after the first rows of a window, whatever it was;
-    // takes the next state, which is that after `rows` rows, and notes their tokens.
+    // A commit's parts. That the first `rows` of the pending ones can be kept:
+    void check_kept(std::int64_t rows) const;
+    // Makes the next state that after the first rows of a window, whatever it was; where the count
+    // is told by memory, it was that after all of them.
     void replay(const op::KeptRows& kept, const op::Table& ops, device::Queue& queue) const;
+    // Takes the next state, which is that after `rows` rows, and notes their tokens.
     void keep(std::int64_t rows);
     void swap_states();
     void drop() { pending_.clear(); }

@@ -75,10 +75,11 @@ struct StepRequest {
     // Logits of a window may stay where a device picks from them: the result says what it picked.
     Picks picks = Picks::none;
     const Draws* draws = nullptr;  // for draws
-    // Of a window of which all rows are picked from: where work is recorded, the device counts how
-    // many rows the text takes in as far as it knows (op/accept.h), `ends` being tokens that end
-    // it, and makes the next states those after as many. The caller commits what it finds itself;
-    // where that is as many, all of it is done.
+    // Of a window of several rows of which all are picked from: where work is recorded, the device
+    // counts how many rows the text takes in as far as it knows (op/accept.h), `ends` being tokens
+    // that end it, of which it minds the first op::kEndTokensMax, and makes the next states those
+    // after as many. The caller commits what it finds itself; where that is as many, all of it is
+    // done. Of other steps it is ignored.
     bool accept = false;
     std::span<const std::int32_t> ends;
     // Takes the logits as they are made, some rows at a time; the result then has none. All rows

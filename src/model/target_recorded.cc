@@ -66,6 +66,7 @@ bool Target::accepts(const StepRequest& request) const {
 }
 
 void Target::submit_accept(const Sequence& sequence, const StepRequest& request) {
+    static_assert(kWindowRowsMax <= op::kAcceptRowsMax);
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     op::Accept accept;
     accept.window = {at_.told_pass->tokens.data(), rows};
@@ -190,13 +191,13 @@ void Target::take_draws(std::int64_t rows) {
 }
 
 void Target::commit_state(Sequence& sequence, std::int64_t rows) {
-    if (!queue_->records() || rows == sequence.next_rows_ || rows == 0) {
-        sequence.commit(rows, ops_, *queue_);
-        return;
+    // Before a replay, too: it would read a trace that an earlier window left.
+    sequence.check_kept(rows);
+    if (rows > 0 && rows != sequence.next_rows_) {
+        key_ = {static_cast<std::int64_t>(Recorded::replay), rows};
+        sequence.mark_trunk(key_);
+        queue_->run(key_, [&] { sequence.replay({rows}, ops_, *queue_); });
     }
-    key_ = {static_cast<std::int64_t>(Recorded::replay), rows};
-    sequence.mark_trunk(key_);
-    queue_->run(key_, [&] { sequence.replay({rows}, ops_, *queue_); });
     sequence.keep(rows);
 }
 
