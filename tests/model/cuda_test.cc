@@ -123,31 +123,55 @@ TEST(CudaModel, picks_the_largest_of_logits_that_can_be_fetched) {
     }
 }
 
-// Rows of prompts have the same bits wherever the prompt is cut, so a state that comes back goes on
-// as one that was read in one piece.
-// The greedy text after `first`, a row at a time, and the saved state before each token of it.
-struct Greedy {
+// The text after a token, a row at a time, and the saved state before each token of it.
+struct Plain {
     Tokens text;
     std::vector<std::string> states;
 };
 
-Greedy greedy(model::Target& target, model::Sequence& sequence, std::int32_t first,
-              std::size_t count) {
-    Greedy made;
+// What is asked of rows of which the first is for token `position`; without draws the largest.
+void ask(model::StepRequest& request, std::int64_t position, model::Draws* draws) {
+    request.picks = draws == nullptr ? model::Picks::largest : model::Picks::draw;
+    request.draws = draws;
+    if (draws != nullptr) draws->rule.position = position;
+}
+
+Plain plain_text(model::Target& target, model::Sequence& sequence, std::int32_t first,
+                 std::size_t count, model::Draws* draws) {
+    Plain made;
     made.text = {first};
     while (made.text.size() < count) {
         made.states.push_back(target.save(sequence));
         model::StepRequest request;
         request.tokens = std::span(made.text).last(1);
         request.window = true;
-        request.picks = model::Picks::largest;
+        ask(request, std::ssize(made.text), draws);
         const auto result = target.step(sequence, request);
         STRATA_CHECK(result.ok());
-        const std::int32_t next = result->picked.front().largest.token;
+        const model::RowPick& pick = result->picked.front();
+        made.text.push_back(draws == nullptr ? pick.largest.token : pick.drawn[1].token);
         target.commit(sequence, 1);
-        made.text.push_back(next);
     }
     return made;
+}
+
+constexpr std::size_t kPlainRows = 4;
+
+// The first rows of a text, the first of them for its second token.
+model::StepRequest window_of(const Tokens& tokens, model::Draws* draws) {
+    model::StepRequest request;
+    request.tokens = tokens;
+    request.window = true;
+    request.logits = model::LogitRows::all;
+    ask(request, 1, draws);
+    return request;
+}
+
+// As many tokens of a text as a window has, wrong from row `right` on.
+Tokens guessed(const Tokens& text, std::size_t right) {
+    Tokens window(text.begin(), text.begin() + kPlainRows);
+    if (right < kPlainRows) window[right] = window[right] == 5 ? 6 : 5;
+    return window;
 }
 
 // The state after `kept` rows of a window; what the commit took.
@@ -156,9 +180,8 @@ struct Committed {
     CudaCounts work;
 };
 
-Committed commit_window(model::Target& target, model::Sequence& sequence, const std::string& before,
+Committed commit_window(model::Target& target, model::Sequence& sequence,
                         const model::StepRequest& request, std::int64_t kept) {
-    STRATA_CHECK(target.restore(sequence, before).ok());
     STRATA_CHECK(target.step(sequence, request).ok());
     const auto started = cuda_counts();
     target.commit(sequence, kept);
@@ -173,38 +196,83 @@ TEST(CudaModel, rows_that_the_device_accepts_are_committed_without_work) {
     Loaded models(*backend, {});
     model::Target& target = *models.cuda;
     auto sequence = std::move(target.make_sequence({256, op::CacheType::f16, false})).value();
-    constexpr std::size_t kRows = 4;
-    const Greedy plain = greedy(target, sequence, 3, kRows + 2);
+    const Plain plain = plain_text(target, sequence, 3, kPlainRows + 2, nullptr);
+    // Else the text would end a row earlier.
+    ASSERT_NE(plain.text[1], plain.text[2]);
     struct Case {
         std::size_t right;  // rows that plain decoding has
         std::size_t told;   // by the device: fewer where the text ends
-        std::int64_t kept;
+        std::size_t kept;
+        std::size_t ends_after = 0;  // so many rows; 0: not
+        std::size_t place = 0;       // of that token among those that end a text
     };
-    for (const Case& one : {Case{2, 2, 2}, Case{2, 2, 1}, Case{2, 2, 4}, Case{4, 4, 4},
-                            Case{4, 4, 3}, Case{4, 2, 2}}) {
-        Tokens window(plain.text.begin(), plain.text.begin() + kRows);
-        if (one.right < kRows) window[one.right] = window[one.right] == 5 ? 6 : 5;
-        const Tokens ends = {one.told < one.right ? plain.text[one.told] : -1};
-        model::StepRequest request;
-        request.tokens = window;
-        request.window = true;
-        request.logits = model::LogitRows::all;
-        request.picks = model::Picks::largest;
-        const std::string& before = plain.states.front();
-        const auto want = commit_window(target, sequence, before, request, one.kept);
+    for (const Case& one :
+         {Case{2, 2, 2}, Case{2, 2, 1}, Case{2, 2, 4}, Case{4, 4, 4}, Case{4, 4, 3},
+          Case{4, 2, 2, 2, op::kEndTokensMax - 1}, Case{4, 4, 4, 2, op::kEndTokensMax}}) {
+        const Tokens window = guessed(plain.text, one.right);
+        Tokens ends(one.place + 1, -1);
+        if (one.ends_after > 0) ends.back() = plain.text[one.ends_after];
+        const auto kept = static_cast<std::int64_t>(one.kept);
+        model::StepRequest request = window_of(window, nullptr);
+        const auto commit = [&] {
+            STRATA_CHECK(target.restore(sequence, plain.states.front()).ok());
+            return commit_window(target, sequence, request, kept);
+        };
+        const std::string want = one.kept <= one.right ? plain.states[one.kept] : commit().state;
         request.accept = true;
         request.ends = ends;
-        const auto got = commit_window(target, sequence, before, request, one.kept);
+        const auto got = commit();
         const std::string label = std::to_string(one.kept) + " kept of " +
                                   std::to_string(one.told) + " told, " + std::to_string(one.right) +
                                   " right";
-        EXPECT_EQ(got.state, want.state) << label;
-        if (one.kept != static_cast<std::int64_t>(one.told)) continue;
-        EXPECT_EQ(got.state, plain.states[one.told]) << label;
-        EXPECT_EQ(got.work.kernels, 0) << label;
+        EXPECT_EQ(got.state, want) << label;
+        if (one.kept == one.told) {
+            EXPECT_EQ(got.work.kernels, 0) << label;
+        }
     }
 }
 
+TEST(CudaModel, rows_that_the_device_draws_and_accepts_are_dropped_or_committed_without_work) {
+    TestBackend* backend = cuda_backend();
+    if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";
+    Loaded models(*backend, {});
+    model::Target& target = *models.cuda;
+    auto sequence = std::move(target.make_sequence({256, op::CacheType::f16, false})).value();
+    model::Draws draws;
+    draws.rule.temperature = 1;
+    draws.rule.seed = 7;
+    constexpr std::size_t kRight = 2;
+    const Plain plain = plain_text(target, sequence, 3, kPlainRows, &draws);
+    const Tokens window = guessed(plain.text, kRight);
+    model::StepRequest request = window_of(window, &draws);
+    request.accept = true;
+    ASSERT_TRUE(target.restore(sequence, plain.states.front()).ok());
+    ASSERT_TRUE(target.step(sequence, request).ok());
+    target.drop(sequence);
+    EXPECT_EQ(target.save(sequence), plain.states.front());
+    const auto got = commit_window(target, sequence, request, kRight);
+    EXPECT_EQ(got.state, plain.states[kRight]);
+    EXPECT_EQ(got.work.kernels, 0);
+}
+
+TEST(CudaModel, rows_of_a_step_without_a_trace_are_kept_together) {
+    TestBackend* backend = cuda_backend();
+    if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";
+    Loaded models(*backend, {});
+    model::Target& target = *models.cuda;
+    auto sequence = std::move(target.make_sequence({256, op::CacheType::f16, false})).value();
+    const Tokens tokens = random_tokens("cuda whole", 5, target.config());
+    model::StepRequest request;
+    request.tokens = tokens;
+    ASSERT_TRUE(target.step(sequence, request).ok());
+    EXPECT_DEATH(target.commit(sequence, 3), "broken invariant");
+    EXPECT_DEATH(target.commit(sequence, 6), "broken invariant");
+    target.commit(sequence, 5);
+    EXPECT_EQ(sequence.length(), 5);
+}
+
+// Rows of prompts have the same bits wherever the prompt is cut, so a state that comes back goes on
+// as one that was read in one piece.
 TEST(CudaModel, goes_on_from_a_state_in_two_parts_as_from_a_cold_start) {
     TestBackend* backend = cuda_backend();
     if (backend == nullptr) GTEST_SKIP() << "a build without CUDA";

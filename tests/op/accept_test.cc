@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "tests/support/everywhere.h"
 #include "tests/support/rig.h"
@@ -97,7 +100,7 @@ Told all_right(std::int64_t rows) {
 }
 
 TEST(Accept, keeps_rows_up_to_the_first_wrong_guess) {
-    for (const std::int64_t rows : {1, 2, 3, 8, 15, 16}) {
+    for (const std::int64_t rows : {1, 2, 3, 8, op::kAcceptRowsMax - 1, op::kAcceptRowsMax}) {
         check_accept("all right", all_right(rows));
         for (std::int64_t wrong = 0; wrong < rows; ++wrong) {
             Told told = all_right(rows);
@@ -111,7 +114,7 @@ TEST(Accept, keeps_rows_up_to_the_first_wrong_guess) {
 }
 
 TEST(Accept, keeps_no_row_after_a_token_that_ends_the_text) {
-    for (const std::int64_t rows : {2, 5, 16}) {
+    for (const std::int64_t rows : {2, 5, op::kAcceptRowsMax}) {
         for (std::int64_t at = 0; at < rows; ++at) {
             Told told = all_right(rows);
             const std::int32_t end = told.next[static_cast<std::size_t>(at)];
@@ -128,7 +131,7 @@ TEST(Accept, of_random_windows_is_the_count_of_plain_decoding) {
     Random random("accept");
     for (int i = 0; i < 200; ++i) {
         Told told;
-        const auto rows = static_cast<std::int64_t>(random.integer(1, 16));
+        const auto rows = static_cast<std::int64_t>(random.integer(1, op::kAcceptRowsMax));
         for (std::int64_t t = 0; t < rows; ++t) {
             told.window.push_back(static_cast<std::int32_t>(random.integer(0, 2)));
             told.next.push_back(static_cast<std::int32_t>(random.integer(-1, 2)));

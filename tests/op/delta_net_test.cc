@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "tests/op/run/delta_net.h"
 #include "tests/support/everywhere.h"
@@ -45,6 +48,12 @@ DeltaNetOutput run_in_parts(TestBackend& backend, const DeltaNetLayer& layer,
         all.state = got.state;
     }
     return all;
+}
+
+DeltaNetState replay_one(TestBackend& backend, const DeltaNetLayer& layer,
+                         const ReplayedValues& values, std::int64_t rows,
+                         const ReplayOptions& options = {}) {
+    return run_delta_replay(backend, "one layer", layer, {values}, rows, options).front();
 }
 
 TEST(DeltaNet, matches_the_oracle_for_every_number_of_rows) {
@@ -124,8 +133,7 @@ TEST(DeltaNet, wide_rows_are_the_same_on_any_number_of_threads) {
         expect_same_bits(backend.name + ", y", parts.y, all.y);
         expect_same_output(backend.name, parts.state, all.state);
         expect_same_output(backend.name + ", replay",
-                           run_delta_replay(backend, "wide", layer, from, all.trace, 66, from),
-                           all.state);
+                           replay_one(backend, layer, {from, all.trace, from}, 66), all.state);
     }
 }
 
@@ -145,9 +153,8 @@ TEST(DeltaNet, heads_as_long_as_wide_are_the_same_however_they_are_split) {
             const auto parts = run_in_parts(backend, layer, from, x, 3);
             expect_same_bits(backend.name + ", y", parts.y, all.y);
             expect_same_output(backend.name, parts.state, all.state);
-            expect_same_output(
-                backend.name + ", replay",
-                run_delta_replay(backend, "square", layer, from, all.trace, 10, from), all.state);
+            expect_same_output(backend.name + ", replay",
+                               replay_one(backend, layer, {from, all.trace, from}, 10), all.state);
         }
     }
 }
@@ -311,8 +318,8 @@ TEST(DeltaReplay, of_m_rows_is_running_m_rows) {
                     const auto want =
                         run_delta_net(backend, "m rows", layer, from, slice(x, 0, m, kWidth)).state;
                     for (const bool in_place : {false, true}) {
-                        const auto got = run_delta_replay(backend, "replay", layer, from, all.trace,
-                                                          m, from, {.in_place = in_place});
+                        const auto got = replay_one(backend, layer, {from, all.trace, from}, m,
+                                                    {.in_place = in_place});
                         expect_same_output(
                             name(backend.name.c_str(), rows) + " m=" + std::to_string(m), got,
                             want);
@@ -323,30 +330,101 @@ TEST(DeltaReplay, of_m_rows_is_running_m_rows) {
     }
 }
 
+// A few layers that differ in all that is theirs. Of more they come in turns, of which no launch
+// takes a whole number.
+struct DifferentLayers {
+    static constexpr std::size_t kDifferent = 3;
+    static constexpr std::int64_t kRows = 5;
+    DeltaNetLayer layer;
+    std::vector<DeltaNetState> from;
+    std::vector<std::vector<float>> x;
+
+    DifferentLayers(Random& random, int dim)
+        : layer(random_delta_net(
+              random, Types::mixed(),
+              {.key_heads = 1, .value_heads = 2, .key_dim = dim, .value_dim = dim, .kernel = 4},
+              kWidth)) {
+        for (std::size_t i = 0; i < kDifferent; ++i) {
+            from.push_back(random_delta_state(random, layer));
+            x.push_back(random.floats(kRows * kWidth, -2, 2));
+        }
+    }
+
+    // After `rows` rows; one of them lies off, if any.
+    std::vector<DeltaNetOutput> run(TestBackend& backend, std::int64_t rows,
+                                    std::optional<std::size_t> off = {}) const {
+        std::vector<DeltaNetOutput> all;
+        for (std::size_t i = 0; i < kDifferent; ++i) {
+            all.push_back(run_delta_net(
+                backend, "layer " + std::to_string(i), layer, from[i], slice(x[i], 0, rows, kWidth),
+                {.in_place = true, .trace = true, .memory_off = i == off ? 1 : 0}));
+        }
+        return all;
+    }
+    // `count` of them; `to` holds what all rows leave.
+    std::vector<ReplayedValues> values(const std::vector<DeltaNetOutput>& all, std::size_t count,
+                                       std::optional<std::size_t> off = {}) const {
+        std::vector<ReplayedValues> layers;
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::size_t at = i % kDifferent;
+            layers.push_back({from[at], all[at].trace, all[at].state, at == off ? 1 : 0});
+        }
+        return layers;
+    }
+};
+
 // More layers than a launch takes.
 TEST(DeltaReplay, of_many_layers_moves_each_by_as_many_rows_as_memory_tells) {
     Random random("delta_replay told");
-    // Memories in device memory, and in registers.
-    for (const int dim : {16, 32}) {
-        const op::DeltaShape shape{
-            .key_heads = 1, .value_heads = 2, .key_dim = dim, .value_dim = dim, .kernel = 4};
-        const auto layer = random_delta_net(random, Types::mixed(), shape, kWidth);
-        const auto from = random_delta_state(random, layer);
-        const std::int64_t rows = 5;
-        const auto x = random.floats(rows * kWidth, -2, 2);
+    struct Case {
+        int dim;
+        std::size_t layers;
+    };
+    // Memories in device memory, in registers, and in those of several blocks a head.
+    for (const Case& one : {Case{16, 37}, Case{32, 37}, Case{128, 17}}) {
+        const DifferentLayers layers(random, one.dim);
+        const std::int64_t rows = DifferentLayers::kRows;
         for (TestBackend& backend : backends()) {
-            const auto all = run_delta_net(backend, "all", layer, from, x, {.trace = true});
+            const std::string label = backend.name + ", dk=" + std::to_string(one.dim);
+            auto values = layers.values(layers.run(backend, rows), one.layers);
             for (std::int64_t m = 1; m < rows; ++m) {
-                const auto got = run_delta_replay(backend, "told", layer, from, all.trace, rows,
-                                                  all.state, {.told = m, .layers = 37});
-                expect_same_output(
-                    backend.name + " m=" + std::to_string(m), got,
-                    run_delta_net(backend, "m rows", layer, from, slice(x, 0, m, kWidth)).state);
+                const auto want = layers.run(backend, m);
+                const auto got =
+                    run_delta_replay(backend, "told", layers.layer, values, rows, {.told = m});
+                for (std::size_t i = 0; i < got.size(); ++i) {
+                    expect_same_output(label + " m=" + std::to_string(m), got[i],
+                                       want[i % want.size()].state);
+                }
             }
             // What lies there is not looked at.
-            const auto kept = run_delta_replay(backend, "all told", layer, from, all.trace, rows,
-                                               from, {.told = rows, .layers = 2});
-            expect_same_output(backend.name + ", nothing done", kept, from);
+            values.resize(2);
+            for (ReplayedValues& layer : values) layer.before = layer.from;
+            const auto kept =
+                run_delta_replay(backend, "all told", layers.layer, values, rows, {.told = rows});
+            for (std::size_t i = 0; i < kept.size(); ++i) {
+                expect_same_output(label + ", nothing done", kept[i], values[i].from);
+            }
+        }
+    }
+}
+
+// Sums may be taken otherwise where memories cannot be read in fours.
+TEST(DeltaReplay, of_layers_that_lie_differently_has_the_bits_of_each) {
+    Random random("delta_replay off");
+    constexpr std::size_t kOff = 1;
+    for (const int dim : {32, 128}) {
+        const DifferentLayers layers(random, dim);
+        const std::int64_t rows = DifferentLayers::kRows;
+        for (TestBackend& backend : backends()) {
+            const auto values =
+                layers.values(layers.run(backend, rows, kOff), DifferentLayers::kDifferent, kOff);
+            const auto want = layers.run(backend, 2, kOff);
+            const auto got =
+                run_delta_replay(backend, "off", layers.layer, values, rows, {.told = 2});
+            for (std::size_t i = 0; i < got.size(); ++i) {
+                expect_same_output(backend.name + ", layer " + std::to_string(i), got[i],
+                                   want[i].state);
+            }
         }
     }
 }

@@ -24,23 +24,25 @@ std::vector<float> run_shift(TestBackend& backend, const std::vector<float>& his
     return rig.read(kept.data);
 }
 
-// `count` histories of different widths at once, to where `before` stands, by as many rows as
-// memory tells: the first columns of each.
-std::vector<std::vector<float>> run_told(TestBackend& backend, const std::vector<float>& history,
-                                         const std::vector<float>& window,
-                                         const std::vector<float>& before, int count,
+struct HistoryValues {
+    std::vector<float> from;
+    std::vector<float> before;  // what `to` holds
+    std::vector<float> window;
+    std::int64_t cols;
+};
+
+// Several histories at once by as many rows as memory tells.
+std::vector<std::vector<float>> run_told(TestBackend& backend,
+                                         const std::vector<HistoryValues>& histories,
                                          std::int64_t told) {
     Rig rig(backend, "shift_history, told");
     std::vector<op::ShiftedHistory> all;
-    for (int i = 0; i < count; ++i) {
-        const std::string of = std::to_string(i);
-        const std::int64_t cols = i % 2 == 0 ? 1 : static_cast<std::int64_t>(before.size());
-        const auto from = rig.input(("from" + of).c_str(), history, cols);
-        all.push_back({from.data, rig.state(("to" + of).c_str(), before, cols),
-                       rig.input(("window" + of).c_str(), window, cols)});
+    for (const HistoryValues& one : histories) {
+        const std::string of = std::to_string(all.size());
+        const auto from = rig.input(("from" + of).c_str(), one.from, one.cols);
+        all.push_back({from.data, rig.state(("to" + of).c_str(), one.before, one.cols),
+                       rig.input(("window" + of).c_str(), one.window, one.cols)});
     }
-    // The windows have as many rows as the narrower ones let them.
-    for (op::ShiftedHistory& one : all) one.window.rows = kToldRows;
     const op::KeptRows kept{kToldRows, rig.input("told", std::vector<std::int64_t>{told})};
     rig.ops().shift_history({.histories = all, .kept = kept}, rig.queue());
     rig.finish();
@@ -74,20 +76,23 @@ TEST(ShiftHistory, keeps_the_last_rows_of_history_and_window) {
 TEST(ShiftHistory, of_many_moves_each_by_as_many_rows_as_memory_tells) {
     Random random("shift_history told");
     constexpr std::int64_t kValues = 300;
-    const auto history = random.floats(kValues, -1, 1);
-    const auto window = random.floats(kToldRows * kValues, -1, 1);
-    const auto before = random.floats(kValues, -1, 1);
+    std::vector<HistoryValues> histories;
+    for (int i = 0; i < 35; ++i) {
+        // One column of all values, or one row of them.
+        const std::int64_t cols = i % 2 == 0 ? 1 : kValues;
+        histories.push_back({random.floats(kValues, -1, 1), random.floats(kValues, -1, 1),
+                             random.floats(kToldRows * cols, -1, 1), cols});
+    }
     for (TestBackend& backend : backends()) {
         for (std::int64_t told = 1; told <= kToldRows; ++told) {
-            const auto moved = run_told(backend, history, window, before, 35, told);
+            const auto moved = run_told(backend, histories, told);
             for (std::size_t i = 0; i < moved.size(); ++i) {
-                // One column of all values, or one row of them.
-                const std::int64_t cols = i % 2 == 0 ? 1 : kValues;
-                auto all = history;
-                append(all, slice(window, 0, told, cols));
+                const HistoryValues& one = histories[i];
+                auto all = one.from;
+                append(all, slice(one.window, 0, told, one.cols));
                 // What all rows leave is taken to be there.
                 const auto want =
-                    told == kToldRows ? before : slice(all, told, kValues / cols, cols);
+                    told == kToldRows ? one.before : slice(all, told, kValues / one.cols, one.cols);
                 expect_same_bits(
                     backend.name + ", " + std::to_string(i) + " by " + std::to_string(told),
                     moved[i], want);

@@ -1,5 +1,7 @@
 #include "tests/op/run/delta_net.h"
 
+#include "base/check.h"
+
 namespace strata::test {
 namespace {
 
@@ -16,6 +18,45 @@ void set_weights(Rig& rig, const DeltaNetLayer& layer, op::DeltaNet& args) {
     args.shape = layer.shape;
     args.order = layer.order;
     args.epsilon = layer.epsilon;
+}
+
+// Of a memory that lies `off` values after a place where four can be read at once.
+std::vector<float> put_off(int off, const std::vector<float>& memory) {
+    std::vector<float> values(static_cast<std::size_t>(off));
+    append(values, memory);
+    return values;
+}
+
+std::vector<float> read_off(Rig& rig, int off, const float* memory) {
+    const std::vector<float> values = rig.read(memory - off);
+    return {values.begin() + off, values.end()};
+}
+
+op::ReplayedLayer place(Rig& rig, const std::string& of, const DeltaNetLayer& layer,
+                        const ReplayedValues& values, bool in_place) {
+    // The contract gives what is read alone no const; the rig still checks that nothing writes it.
+    const auto input = [&](const char* name, const std::vector<float>& all) {
+        return const_cast<float*>(rig.input((name + of).c_str(), all));
+    };
+    const auto view = [&](const char* name, const std::vector<float>& all, std::int64_t cols) {
+        return MatrixView<float>{input(name, all), std::ssize(all) / cols, cols};
+    };
+    const DeltaTraceValues& trace = values.trace;
+    const op::DeltaShape& shape = layer.shape;
+    op::ReplayedLayer one;
+    one.trace = {view("projected", trace.projected, shape.channels()),
+                 view("convolved", trace.convolved, shape.channels()),
+                 view("beta", trace.beta, shape.value_heads),
+                 view("decay", trace.decay, shape.value_heads)};
+    const int off = values.memory_off;
+    const DeltaNetState& held = in_place ? values.from : values.before;
+    one.to = {rig.state(("to.memory" + of).c_str(), put_off(off, held.memory)) + off,
+              rig.state(("to.history" + of).c_str(), held.history)};
+    one.from = one.to;
+    if (in_place) return one;
+    one.from = {input("from.memory", put_off(off, values.from.memory)) + off,
+                input("from.history", values.from.history)};
+    return one;
 }
 
 }  // namespace
@@ -58,8 +99,11 @@ DeltaNetOutput run_delta_net(TestBackend& backend, const std::string& label,
     args.form = options.form;
     args.x = rig.input("x", x, layer.width());
     const std::int64_t rows = args.x.rows;
+    const int off = options.memory_off;
+    STRATA_CHECK(off == 0 || options.in_place);
     if (options.in_place) {
-        args.to = {rig.state("memory", from.memory), rig.state("history", from.history)};
+        args.to = {rig.state("memory", put_off(off, from.memory)) + off,
+                   rig.state("history", from.history)};
         args.from = args.to;
     } else {
         // The contract gives `from` no const; the rig still checks that nothing writes to it.
@@ -79,7 +123,7 @@ DeltaNetOutput run_delta_net(TestBackend& backend, const std::string& label,
     rig.finish();
     DeltaNetOutput output;
     output.y = rig.read(args.y.data);
-    output.state = {rig.read(args.to.memory), rig.read(args.to.history)};
+    output.state = {read_off(rig, off, args.to.memory), rig.read(args.to.history)};
     if (options.trace) {
         output.trace = {rig.read(args.trace.projected.data), rig.read(args.trace.convolved.data),
                         rig.read(args.trace.beta.data), rig.read(args.trace.decay.data)};
@@ -87,45 +131,26 @@ DeltaNetOutput run_delta_net(TestBackend& backend, const std::string& label,
     return output;
 }
 
-DeltaNetState run_delta_replay(TestBackend& backend, const std::string& label,
-                               const DeltaNetLayer& layer, const DeltaNetState& from,
-                               const DeltaTraceValues& trace, std::int64_t rows,
-                               const DeltaNetState& before, const ReplayOptions& options) {
+std::vector<DeltaNetState> run_delta_replay(TestBackend& backend, const std::string& label,
+                                            const DeltaNetLayer& layer,
+                                            const std::vector<ReplayedValues>& layers,
+                                            std::int64_t rows, const ReplayOptions& options) {
     Rig rig(backend, "delta_replay, " + label);
-    const auto view = [&](const char* name, const std::vector<float>& values, std::int64_t cols) {
-        const auto in = rig.input(name, values, cols);
-        return MatrixView<float>{const_cast<float*>(in.data), in.rows, in.cols};
-    };
-    std::vector<op::ReplayedLayer> layers;
-    for (int i = 0; i < options.layers; ++i) {
-        const std::string of = std::to_string(i);
-        op::ReplayedLayer& one = layers.emplace_back();
-        one.trace.projected =
-            view(("projected" + of).c_str(), trace.projected, layer.shape.channels());
-        one.trace.convolved =
-            view(("convolved" + of).c_str(), trace.convolved, layer.shape.channels());
-        one.trace.beta = view(("beta" + of).c_str(), trace.beta, layer.shape.value_heads);
-        one.trace.decay = view(("decay" + of).c_str(), trace.decay, layer.shape.value_heads);
-        const DeltaNetState& held = options.in_place ? from : before;
-        one.to = {rig.state(("to.memory" + of).c_str(), held.memory),
-                  rig.state(("to.history" + of).c_str(), held.history)};
-        one.from = one.to;
-        if (options.in_place) continue;
-        one.from = {const_cast<float*>(rig.input(("from.memory" + of).c_str(), from.memory)),
-                    const_cast<float*>(rig.input(("from.history" + of).c_str(), from.history))};
+    std::vector<op::ReplayedLayer> placed;
+    for (const ReplayedValues& values : layers) {
+        const std::string of = std::to_string(placed.size());
+        placed.push_back(place(rig, of, layer, values, options.in_place));
     }
     op::KeptRows kept{rows};
     if (options.told) kept.told = rig.input("told", std::vector<std::int64_t>{*options.told});
-    rig.ops().delta_replay({layers, kept, layer.shape, layer.order}, rig.queue());
+    rig.ops().delta_replay({placed, kept, layer.shape, layer.order}, rig.queue());
     rig.finish();
-    const auto state_of = [&](const op::ReplayedLayer& one) {
-        return DeltaNetState{rig.read(one.to.memory), rig.read(one.to.history)};
-    };
-    const DeltaNetState last = state_of(layers.back());
-    for (const op::ReplayedLayer& one : layers) {
-        expect_same_output(label + ", of " + std::to_string(options.layers), state_of(one), last);
+    std::vector<DeltaNetState> states;
+    for (std::size_t i = 0; i < placed.size(); ++i) {
+        states.push_back({read_off(rig, layers[i].memory_off, placed[i].to.memory),
+                          rig.read(placed[i].to.history)});
     }
-    return last;
+    return states;
 }
 
 }  // namespace strata::test

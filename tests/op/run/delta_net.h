@@ -14,6 +14,8 @@ struct DeltaOptions {
     op::DeltaForm form = op::DeltaForm::recurrent;
     bool in_place = false;  // `to` is `from`
     bool trace = false;
+    // Values by which the memory lies off a place where four can be read at once; in place alone.
+    int memory_off = 0;
 };
 
 struct DeltaTraceValues {
@@ -41,18 +43,23 @@ DeltaNetOutput run_delta_net(TestBackend& backend, const std::string& label,
                              const DeltaNetLayer& layer, const DeltaNetState& from,
                              const std::vector<float>& x, DeltaOptions options = {});
 
+// One layer of a replay.
+struct ReplayedValues {
+    DeltaNetState from;
+    DeltaTraceValues trace;
+    DeltaNetState before;  // what `to` holds, where it is not `from`
+    int memory_off = 0;    // of both memories, as above
+};
+
 struct ReplayOptions {
     bool in_place = false;               // `to` is `from`
     std::optional<std::int64_t> told{};  // stands in memory
-    // Layers of one call, all alike.
-    int layers = 1;
 };
 
-// The state after `rows` rows of a trace: of every layer, the last one's is returned. What `to`
-// held before, where it is not `from`, is `before`.
-DeltaNetState run_delta_replay(TestBackend& backend, const std::string& label,
-                               const DeltaNetLayer& layer, const DeltaNetState& from,
-                               const DeltaTraceValues& trace, std::int64_t rows,
-                               const DeltaNetState& before, const ReplayOptions& options = {});
+// The states after `rows` rows of traces, of several layers with the shape of `layer`.
+std::vector<DeltaNetState> run_delta_replay(TestBackend& backend, const std::string& label,
+                                            const DeltaNetLayer& layer,
+                                            const std::vector<ReplayedValues>& layers,
+                                            std::int64_t rows, const ReplayOptions& options = {});
 
 }  // namespace strata::test
