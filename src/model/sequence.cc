@@ -344,18 +344,18 @@ void Sequence::mark_mtp(std::vector<std::int64_t>& key) const {
     add_address(key, mtp_.attention.raw_now);
 }
 
-void Sequence::replay(const op::KeptRows& kept, const op::Table& ops, device::Queue& queue) const {
+void Sequence::replay(const op::KeptRows& kept, const op::Table& ops, device::Queue& queue) {
     const op::DeltaShape shape{config_.delta_key_heads, config_.delta_value_heads,
                                config_.delta_head_dim, config_.delta_head_dim,
                                config_.delta_kernel};
-    std::vector<op::ReplayedLayer> layers;
+    replayed_.clear();
     for (const DeltaLayerState& state : delta_) {
-        layers.push_back({state.trace.first_rows(kept.rows), state.now, state.next});
+        replayed_.push_back({state.trace.first_rows(kept.rows), state.now, state.next});
     }
-    ops.delta_replay({layers, kept, shape, op::HeadOrder::tiled}, queue);
-    std::vector<op::ShiftedHistory> histories;
+    ops.delta_replay({replayed_, kept, shape, op::HeadOrder::tiled}, queue);
+    shifted_.clear();
     const auto add = [&](const float* from, float* to, MatrixView<float> trace, std::int64_t rows) {
-        histories.push_back({from, {to, rows, trace.cols}, trace.first_rows(kept.rows)});
+        shifted_.push_back({from, {to, rows, trace.cols}, trace.first_rows(kept.rows)});
     };
     for (const AttentionLayerState& state : attention_) {
         add(state.raw_now, state.raw_next, state.raw_trace, config_.index_ratio - 1);
@@ -363,7 +363,7 @@ void Sequence::replay(const op::KeptRows& kept, const op::Table& ops, device::Qu
     if (config_.ngram.present()) {
         add(ngram_.now, ngram_.next, ngram_.trace, config_.ngram.history_rows());
     }
-    ops.shift_history({histories, kept}, queue);
+    ops.shift_history({shifted_, kept}, queue);
 }
 
 void Sequence::swap_states() {

@@ -157,7 +157,7 @@ class Sequence {
     void check_kept(std::int64_t rows) const;
     // Makes the next state that after the first rows of a window, whatever it was; where the count
     // is told by memory, it was that after all of them.
-    void replay(const op::KeptRows& kept, const op::Table& ops, device::Queue& queue) const;
+    void replay(const op::KeptRows& kept, const op::Table& ops, device::Queue& queue);
     // Takes the next state, which is that after `rows` rows, and notes their tokens.
     void keep(std::int64_t rows);
     void swap_states();
@@ -175,6 +175,9 @@ class Sequence {
     std::vector<std::int32_t> pending_;  // the tokens of the step under way
     bool pending_traced_ = false;        // the step was a window: a part of it can be kept
     std::int64_t next_rows_ = 0;         // of the pending ones: next states are after so many
+    // What a replay hands over, kept for its memory.
+    std::vector<op::ReplayedLayer> replayed_;
+    std::vector<op::ShiftedHistory> shifted_;
 };
 
 }  // namespace strata::model

@@ -262,7 +262,7 @@ class Target {
                    std::span<const std::int32_t> tokens, std::span<const std::int32_t> ends = {});
     bool is_recorded(const StepRequest& request) const;
     bool accepts(const StepRequest& request) const;
-    void submit_accept(const Sequence& sequence, const StepRequest& request);
+    void submit_accept(Sequence& sequence, const StepRequest& request);
     // What the device found.
     std::int64_t accepted(const StepRequest& request) const;
     Status run_recorded(Sequence& sequence, const StepRequest& request);

@@ -2,6 +2,7 @@
 // one, and what varies from step to step is read from memory.
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <limits>
 
 #include "model/recorded.h"
@@ -65,7 +66,7 @@ bool Target::accepts(const StepRequest& request) const {
            request.logits == LogitRows::all && request.tokens.size() > 1;
 }
 
-void Target::submit_accept(const Sequence& sequence, const StepRequest& request) {
+void Target::submit_accept(Sequence& sequence, const StepRequest& request) {
     static_assert(kWindowRowsMax <= op::kAcceptRowsMax);
     const auto rows = static_cast<std::int64_t>(request.tokens.size());
     op::Accept accept;
@@ -196,7 +197,9 @@ void Target::commit_state(Sequence& sequence, std::int64_t rows) {
     if (rows > 0 && rows != sequence.next_rows_) {
         key_ = {static_cast<std::int64_t>(Recorded::replay), rows};
         sequence.mark_trunk(key_);
-        queue_->run(key_, [&] { sequence.replay({rows}, ops_, *queue_); });
+        const auto submit = [&] { sequence.replay({rows}, ops_, *queue_); };
+        // By reference it takes no memory.
+        queue_->run(key_, std::ref(submit));
     }
     sequence.keep(rows);
 }
