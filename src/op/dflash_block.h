@@ -56,7 +56,8 @@ struct DflashLayer {
 //           query_norm, key_norm d; gate, up [I, D]; down [D, I]; hidden [B, D]. group divides D.
 // Effects   Writes hidden. Cells are read alone: the block leaves none.
 // Numerics  F32 residual and sums: the residual can exceed what F16 holds. Tolerance::attention for
-//           one layer.
+//           one layer. Keys and values that are no numbers may show in any row, also in one that
+//           does not see them.
 struct DflashBlock {
     VectorView<const std::int32_t> tokens;
     std::int64_t first = 0;

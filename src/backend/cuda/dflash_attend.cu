@@ -182,10 +182,7 @@ __global__ void __launch_bounds__(kPieceThreads, kBlocksOfOne<Cache>)
     Softmax<Held::kOwn> all[kQueriesOfBlock];
 #pragma unroll 1
     while (true) {
-        // What the row does not see may be no number.
-        held.values.clear([&](int e) {
-            return shared.positions[e] < 0 || !attend.sees(task.row, shared.positions[e]);
-        });
+        held.values.clear([&](int e) { return shared.positions[e] < 0; });
         held.score(
             shared.queries, [&](int e, int) { return attend.sees(task.row, shared.positions[e]); },
             shared.scores);

@@ -100,9 +100,7 @@ __device__ void attend_rows(const Attend& attend, const Task& task, const float*
             float sums[kQueriesOfBlock] = {};
 #pragma unroll 4
             for (int e = 0; e < rows; ++e) {
-                const float held = value[e * attend.rows.value.cols];
-                // What the row does not see may be no number.
-                const float own = attend.sees_row(task.row, begin + e) ? held : 0.0f;
+                const float own = value[e * attend.rows.value.cols];
 #pragma unroll
                 for (int q = 0; q < kQueriesOfBlock; ++q) {
                     sums[q] = __fmaf_rn(scores[e * kQueriesOfBlock + q], own, sums[q]);

@@ -168,17 +168,6 @@ __device__ int walk_row(const Walk& walk, const Brought& brought, std::int64_t i
     return pick;
 }
 
-// How many rows have finite logits, up to the first that has not; by each warp.
-__device__ std::int64_t rows_of_numbers(const int* finite, std::int64_t rows) {
-    for (std::int64_t first = 0; first < rows; first += kWarp) {
-        const std::int64_t own = first + own_lane();
-        const bool ends = own >= rows || load_settled(finite + own) == 0;
-        const unsigned all = __ballot_sync(kAllLanes, ends);
-        if (all != 0) return first + __ffs(static_cast<int>(all)) - 1;
-    }
-    return rows;
-}
-
 // The walk, by one block of threads, a warp where that is enough.
 template <int kWalkThreads>
 __global__ void __launch_bounds__(kWalkThreads) walk_rows(const __grid_constant__ Walk walk) {
@@ -186,7 +175,8 @@ __global__ void __launch_bounds__(kWalkThreads) walk_rows(const __grid_constant_
     const auto thread = static_cast<int>(threadIdx.x);
     const std::int64_t n = args.logits.rows;
     int* const tokens = Brought::tokens_early<kWalkThreads>(walk);
-    const std::int64_t whole = rows_of_numbers(walk.lists.finite, n);
+    std::int64_t whole = 0;
+    while (whole < n && load_settled(walk.lists.finite + whole) != 0) ++whole;
     follow_earlier_kernels();
     const Brought brought = Brought::with_scores<kWalkThreads>(walk, tokens);
     __syncthreads();
