@@ -48,13 +48,14 @@ struct Agreement {
     double largest_divergence = 0;
     std::int64_t largest_position = 0;  // of the token, counted from 0, after which it is largest
     double same_top = 0;  // share of predictions whose likeliest token is the same, ties by id
+    // Of the others: how far the other model puts its likeliest token's logit above that of the
+    // token which is likeliest here. The largest such margin: near 0, only near ties fell otherwise.
+    double largest_margin = 0;
 };
 
 struct AgreementRequest {
     EngineOptions model;
-    std::string against;  // a file of the same model, run with the same options
-    // What that one keeps keys and values in; nothing: what model.cache says.
-    std::optional<CacheKind> against_cache;
+    EngineOptions against;  // a file of the same model, or the same one on another device
     std::string text;
     std::int64_t window = 0;  // as for perplexity
 };

@@ -14,10 +14,17 @@
 namespace strata::cli {
 namespace {
 
+// The other side of a comparison: a file, and in what it is run otherwise than `model` says.
+struct Against {
+    std::string file;
+    std::optional<DeviceChoice> device;
+    std::size_t cache = kCacheNames.size();  // those: as `model`
+    std::size_t prompt_form = kPromptFormNames.size();
+};
+
 struct Eval {
     ModelOptions model;
-    std::string against;
-    std::size_t against_cache = kCacheNames.size();  // those: --kv of both
+    Against against;
     std::string file;
     std::string output;
     bool json = false;
@@ -44,7 +51,8 @@ std::string table(const Agreement& found) {
     return concat("tokens         ", found.tokens, " in windows of ", found.window,
                   "\nmean KL        ", found.divergence.value, " +- ", found.divergence.error,
                   " nats\nlargest KL     ", found.largest_divergence, " nats, after token ",
-                  found.largest_position, "\nsame top token ", 100 * found.same_top, " %\n");
+                  found.largest_position, "\nsame top token ", 100 * found.same_top,
+                  " %\nlargest margin ", found.largest_margin, " where it is another\n");
 }
 
 Json object(const Agreement& found) {
@@ -54,7 +62,8 @@ Json object(const Agreement& found) {
             {"mean_kl_error", found.divergence.error},
             {"largest_kl", found.largest_divergence},
             {"largest_kl_position", found.largest_position},
-            {"top1_agreement", found.same_top}};
+            {"top1_agreement", found.same_top},
+            {"largest_margin", found.largest_margin}};
 }
 
 std::string table(const Importance& found) {
@@ -85,14 +94,21 @@ Status run_perplexity(const Eval& options) {
     return show(found, options.json);
 }
 
+ModelOptions against_model(const Eval& options) {
+    const Against& against = options.against;
+    ModelOptions model = options.model;
+    model.model = against.file;
+    model.device = against.device.value_or(model.device);
+    if (against.cache < kCacheNames.size()) model.cache = against.cache;
+    if (against.prompt_form < kPromptFormNames.size()) model.prompt_form = against.prompt_form;
+    return model;
+}
+
 Status run_agreement(const Eval& options) {
     AgreementRequest request;
     STRATA_ASSIGN(request.text, read_text(options.file));
     request.model = engine_options(options.model);
-    request.against = options.against;
-    if (options.against_cache < kCacheNames.size()) {
-        request.against_cache = static_cast<CacheKind>(options.against_cache);
-    }
+    request.against = engine_options(against_model(options));
     request.window = options.model.context;
     Watched watched("agreement");
     STRATA_ASSIGN(const Agreement found, agreement(request, watched.callback()));
@@ -139,12 +155,18 @@ Run add_agreement(Options& options) {
     const auto to = std::make_shared<Eval>();
     add_common(options, to.get());
     options
-        .text("--against", "FILE", &to->against,
+        .text("--against", "FILE", &to->against.file,
               "The file of the same model that is taken as right: KL is of -m's predictions from "
               "its")
         .required();
-    options.choice("--against-kv", kCacheNames, &to->against_cache,
+    options.choice("--against-kv", kCacheNames, &to->against.cache,
                    "Numbers that that one keeps keys and values in (default: as --kv says)");
+    options.choice("--against-prompt-form", kPromptFormNames, &to->against.prompt_form,
+                   "How that one reads the text (default: as --prompt-form says)");
+    options.parsed(
+        "--against-device", "auto|cpu|cuda|cuda:N",
+        [to](const std::string& text) { return read_device(text, to->against.device.emplace()); },
+        "What that one computes on (default: as --device says)");
     return [to] { return run_agreement(*to); };
 }
 

@@ -13,9 +13,6 @@ void add_model_option(Options& options, ModelOptions* to) {
         .required();
 }
 
-namespace {
-
-// "auto", "cpu", "cuda" or "cuda:N".
 Status read_device(const std::string& text, DeviceChoice& device) {
     if (text == "auto" || text == "cpu") {
         device.kind = text == "cpu" ? DeviceChoice::Kind::cpu : DeviceChoice::Kind::best;
@@ -30,8 +27,6 @@ Status read_device(const std::string& text, DeviceChoice& device) {
     device.number = static_cast<int>(number);
     return Ok{};
 }
-
-}  // namespace
 
 void add_device_option(Options& options, ModelOptions* to) {
     options.parsed(
@@ -62,7 +57,7 @@ void add_computing_options(Options& options, ModelOptions* to) {
         "--ngram-cache", {0, INT64_MAX}, &to->ngram_cache,
         "Bytes of n-gram table rows to keep, the table being read from its file; 0: the "
         "table is mapped whole (default: 0 for tables of up to 4 GiB, else 64 MiB)");
-    options.choice("--prompt-form", {"recurrent", "chunked"}, &to->prompt_form,
+    options.choice("--prompt-form", kPromptFormNames, &to->prompt_form,
                    "How delta nets read a prompt: recurrent gives the same bits however the prompt "
                    "is cut, chunked differs from it by rounding (default: recurrent)");
 }
@@ -87,7 +82,7 @@ EngineOptions engine_options(const ModelOptions& options) {
     engine.checkpoints = options.checkpoints;
     engine.ngram_cache = options.ngram_cache;
     engine.cache = static_cast<CacheKind>(options.cache);
-    engine.prompt_form = options.prompt_form == 0 ? PromptForm::recurrent : PromptForm::chunked;
+    engine.prompt_form = static_cast<PromptForm>(options.prompt_form);
     return engine;
 }
 

@@ -14,8 +14,9 @@ namespace strata::cli {
 
 inline constexpr std::int64_t kDeviceNumberMax = 1023;
 
-// In the order of CacheKind.
+// In the order of CacheKind and of PromptForm.
 inline const std::vector<std::string> kCacheNames = {"f16", "f32", "q8_0"};
+inline const std::vector<std::string> kPromptFormNames = {"recurrent", "chunked"};
 
 struct ModelOptions {
     std::string model;
@@ -29,8 +30,11 @@ struct ModelOptions {
     std::optional<std::int64_t> vram;
     std::optional<std::int64_t> checkpoints;
     std::size_t cache = 0;        // of kCacheNames
-    std::size_t prompt_form = 0;  // of the choices recurrent, chunked
+    std::size_t prompt_form = 0;  // of kPromptFormNames
 };
+
+// "auto", "cpu", "cuda" or "cuda:N".
+Status read_device(const std::string& text, DeviceChoice& device);
 
 void add_model_options(Options& options, ModelOptions* to);
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -24,7 +25,7 @@ class Comparison {
             largest_position_ = divergence_.count();
         }
         divergence_.add(value);
-        if (eval::top(other) == eval::top(row)) ++same_top_;
+        add_tops(other, row);
         return Ok{};
     }
     std::int64_t count() const { return divergence_.count(); }
@@ -37,14 +38,24 @@ class Comparison {
         out.largest_divergence = largest_;
         out.largest_position = largest_position_;
         out.same_top = static_cast<double>(same_top_) / static_cast<double>(count());
+        out.largest_margin = largest_margin_;
         return out;
     }
 
   private:
+    void add_tops(std::span<const float> other, std::span<const float> row) {
+        const std::size_t wanted = eval::top(other);
+        const std::size_t found = eval::top(row);
+        if (wanted == found) ++same_top_;
+        const double margin = static_cast<double>(other[wanted]) - other[found];
+        largest_margin_ = std::max(largest_margin_, margin);
+    }
+
     eval::MeanOf divergence_;
     double largest_ = 0;
     std::int64_t largest_position_ = 0;
     std::int64_t same_top_ = 0;
+    double largest_margin_ = 0;
 };
 
 Status compare_window(Engine& engine, Engine& against, std::span<const std::int32_t> tokens,
@@ -58,13 +69,10 @@ Status compare_window(Engine& engine, Engine& against, std::span<const std::int3
 }
 
 Result<std::unique_ptr<Engine>> load_other(const AgreementRequest& request, const Engine& engine) {
-    EngineOptions options = request.model;
-    options.model = request.against;
-    options.cache = request.against_cache.value_or(options.cache);
-    STRATA_ASSIGN(auto against, Engine::load(options));
+    STRATA_ASSIGN(auto against, Engine::load(request.against));
     if (against->info().vocabulary != engine.info().vocabulary) {
         return STRATA_ERROR(quote(request.model.model), " has a vocabulary of ",
-                            engine.info().vocabulary, " tokens and ", quote(request.against),
+                            engine.info().vocabulary, " tokens and ", quote(request.against.model),
                             " one of ", against->info().vocabulary, ", wanted the same");
     }
     return against;
@@ -72,7 +80,7 @@ Result<std::unique_ptr<Engine>> load_other(const AgreementRequest& request, cons
 
 Status check_same_text(const AgreementRequest& request) {
     STRATA_ASSIGN(const gguf::File file, gguf::File::open(request.model.model));
-    STRATA_ASSIGN(const gguf::File against, gguf::File::open(request.against));
+    STRATA_ASSIGN(const gguf::File against, gguf::File::open(request.against.model));
     return gguf::check_same_tokenizer(file, against);
 }
 

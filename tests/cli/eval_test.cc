@@ -78,6 +78,14 @@ TEST_F(EvalCommand, agreement_is_whole_with_itself_and_less_with_fewer_bits) {
         agreement(model_, model_, {"-f", "-", "--kv", "q8_0", "--against-kv", "f16", "--json"}));
     EXPECT_GT(cached["mean_kl"], 0);
     EXPECT_LT(cached["mean_kl"], less["mean_kl"]);
+    const Json chunked =
+        json_of(agreement(model_, model_,
+                          {"-f", "-", "--device", "cpu", "--against-device", "cpu", "--prompt-form",
+                           "chunked", "--against-prompt-form", "recurrent", "--json"}));
+    EXPECT_GT(chunked["mean_kl"], 0);
+    EXPECT_LT(chunked["mean_kl"], cached["mean_kl"]);
+    EXPECT_GE(chunked["largest_margin"], 0);
+    EXPECT_LE(chunked["largest_margin"], less["largest_margin"]);
 }
 
 TEST_F(EvalCommand, importance_changes_how_a_model_is_quantized) {
@@ -105,6 +113,7 @@ TEST_F(EvalCommand, wrong_use) {
     expect_wrong_use(run_strata({"eval", "agreement", "-m", model_, "-f", "-"}), "--against");
     expect_wrong_use(perplexity(model_, {"-f", "-", "-c", "1"}), "--context");
     expect_wrong_use(perplexity(model_, {"-f", "-", "--against", model_}), "--against");
+    expect_wrong_use(agreement(model_, model_, {"-f", "-", "--against-device", "gpu"}), "gpu");
     for (const char* command : {"perplexity", "agreement"}) {
         const Ran help = run_strata({"eval", command, "--help"});
         expect_done(help);

@@ -52,7 +52,8 @@ class Eval : public ::testing::Test {
         AgreementRequest request;
         request.model.model = path;
         request.model.threads = 1;
-        request.against = against;
+        request.against = request.model;
+        request.against.model = against;
         request.text = kText;
         return request;
     }
@@ -123,6 +124,7 @@ TEST_F(Eval, a_model_agrees_with_itself) {
     EXPECT_EQ(found.divergence.value, 0);
     EXPECT_EQ(found.largest_divergence, 0);
     EXPECT_EQ(found.same_top, 1);
+    EXPECT_EQ(found.largest_margin, 0);
 }
 
 TEST_F(Eval, other_weights_are_as_far_apart_as_their_rows) {
@@ -142,6 +144,7 @@ TEST_F(Eval, other_weights_are_as_far_apart_as_their_rows) {
     double largest = 0;
     std::int64_t at = 0;
     int same = 0;
+    double margin = 0;
     for (std::size_t i = 0; i + 1 < kText.size(); ++i) {
         const auto p = std::span(rows[0]).subspan(i * 300, 300);
         const auto q = std::span(rows[1]).subspan(i * 300, 300);
@@ -150,6 +153,7 @@ TEST_F(Eval, other_weights_are_as_far_apart_as_their_rows) {
         largest = std::max(largest, value);
         want.add(value);
         same += eval::top(q) == eval::top(p) ? 1 : 0;
+        margin = std::max(margin, static_cast<double>(q[eval::top(q)]) - q[eval::top(p)]);
     }
     const Agreement found = must(agreement(compare(a, b)));
     EXPECT_NEAR(found.divergence.value, want.mean().value, kRounding);
@@ -157,6 +161,8 @@ TEST_F(Eval, other_weights_are_as_far_apart_as_their_rows) {
     EXPECT_NEAR(found.largest_divergence, largest, kRounding);
     EXPECT_EQ(found.largest_position, at);
     EXPECT_NEAR(found.same_top, same / 42.0, kRounding);
+    EXPECT_LT(same, 42);
+    EXPECT_NEAR(found.largest_margin, margin, kRounding);
     EXPECT_GT(found.divergence.value, 0.01);
 }
 
