@@ -218,17 +218,20 @@ class KindTrials {
         generate.max_tokens = request_.max_tokens;
         generate.sampling = request_.sampling;
         generate.sampling.seed += seed_offset;
-        Tokens wanted;
-        for (DraftTrial& trial : trials_) {
-            const bool plain = &trial == &trials_.front();
-            if (!plain && !runs.mine()) continue;
-            STRATA_ASSIGN(
-                auto session,
-                engine_.make_session(std::ssize(tokens) + request_.max_tokens, trial.drafting));
-            STRATA_ASSIGN(const Completion run, session.generate(generate));
-            if (plain) wanted = run.tokens;
-            add_run(prompt, run, wanted, trial);
-            if (!plain) STRATA_TRY(runs.told());
+        std::vector<std::size_t> turns = {kPlain};
+        for (std::size_t i = kPlain + 1; i < trials_.size(); ++i) {
+            if (runs.mine()) turns.push_back(i);
+        }
+        // Another one begins with each prompt: what comes after what costs a speed nothing then.
+        const auto first = static_cast<std::size_t>(prompt) % turns.size();
+        std::rotate(turns.begin(), turns.begin() + static_cast<std::ptrdiff_t>(first), turns.end());
+        std::vector<Completion> done(trials_.size());
+        for (const std::size_t i : turns) {
+            STRATA_ASSIGN(done[i], complete(generate, trials_[i].drafting));
+            if (i != kPlain) STRATA_TRY(runs.told());
+        }
+        for (const std::size_t i : turns) {
+            add_run(prompt, done[i], done[kPlain].tokens, trials_[i]);
         }
         return Ok{};
     }
@@ -236,6 +239,14 @@ class KindTrials {
     std::vector<DraftTrial>& trials() { return trials_; }
 
   private:
+    static constexpr std::size_t kPlain = 0;  // the trial without a drafter
+
+    Result<Completion> complete(const GenerateRequest& generate, const Drafting& drafting) {
+        const std::int64_t tokens = std::ssize(generate.prompt) + generate.max_tokens;
+        STRATA_ASSIGN(auto session, engine_.make_session(tokens, drafting));
+        return session.generate(generate);
+    }
+
     Engine& engine_;
     const DraftTrialRequest& request_;
     std::vector<DraftTrial> trials_;
