@@ -8,10 +8,10 @@ same tokens; that they compute the same is seen from the likeliest token after t
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
+from statistics import median
 
 
 def parse():
@@ -29,6 +29,9 @@ def parse():
     parser.add_argument("--window", type=int, default=4, help="rows of the window beside one row")
     parser.add_argument("--prompt", type=int, default=512, help="tokens of the prompt; 0: none")
     parser.add_argument("--chunk", type=int, default=512, help="of the prompt, both programs")
+    parser.add_argument("--repeats", type=int, default=3,
+                        help="timed runs of each program in a round, of which the median counts; "
+                        "one more comes before them")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", help="where the raw numbers go, as JSON")
     return parser.parse_args()
@@ -52,7 +55,7 @@ def without_mtp(strata, model, folder):
 
 
 def spread(values):
-    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
+    return {"median": median(values), "least": min(values), "most": max(values)}
 
 
 def line(name, values):
@@ -72,19 +75,19 @@ def decode_round(args, model):
     common = [str(args.depth), str(args.tokens)]
     rows = ["1", str(args.window)]
     strata = run([args.strata, "bench", "decode", "-m", model, *place, "--depth",
-                  common[0], "-n", common[1], "--rows", ",".join(rows), "--repeats", "1", "--seed",
-                  str(args.seed), "--json"])
-    llama = run([args.llama, model, llama_place, "decode", *common, "1", str(args.seed),
-                 *rows])
+                  common[0], "-n", common[1], "--rows", ",".join(rows), "--repeats",
+                  str(args.repeats), "--seed", str(args.seed), "--json"])
+    llama = run([args.llama, model, llama_place, "decode", *common, str(args.repeats),
+                 str(args.seed), *rows])
     return {"strata": strata, "llama": llama}
 
 
 def prompt_round(args, model):
     place, llama_place = places(args)
     strata = run([args.strata, "bench", "prompt", "-m", model, *place, "-n",
-                  str(args.prompt), "--chunk", str(args.chunk), "--repeats", "1", "--seed",
-                  str(args.seed), "--json"])
-    llama = run([args.llama, model, llama_place, "prompt", str(args.prompt), "1",
+                  str(args.prompt), "--chunk", str(args.chunk), "--repeats", str(args.repeats),
+                  "--seed", str(args.seed), "--json"])
+    llama = run([args.llama, model, llama_place, "prompt", str(args.prompt), str(args.repeats),
                  str(args.seed)])
     return {"strata": strata, "llama": llama}
 
@@ -104,11 +107,11 @@ def report_decode(args, rounds):
     ratios = {}
     for i, rows in enumerate((1, args.window)):
         name = f"window of {rows}: llama.cpp / Strata"
-        ratios[name] = [l[i]["ms"][0] / s[i]["ms"]["median"] for s, l in zip(strata, llama)]
+        ratios[name] = [median(l[i]["ms"]) / s[i]["ms"]["median"] for s, l in zip(strata, llama)]
         ratios[f"window of {rows}: of the floor"] = [s[i]["reached"] for s in strata]
     name = f"window of {args.window} / of 1"
     ratios[f"{name}: Strata"] = [s[1]["ms"]["median"] / s[0]["ms"]["median"] for s in strata]
-    ratios[f"{name}: llama.cpp"] = [l[1]["ms"][0] / l[0]["ms"][0] for l in llama]
+    ratios[f"{name}: llama.cpp"] = [median(l[1]["ms"]) / median(l[0]["ms"]) for l in llama]
     check_tokens(rounds, lambda one: zip(one["strata"]["windows"], one["llama"]["windows"]))
     union = [s[1]["experts_read"] / s[0]["experts_read"] for s in strata][0]
     print(f"experts read by a window of {args.window}: {union:.2f} times those of one row")
@@ -117,7 +120,8 @@ def report_decode(args, rounds):
 
 def report_prompt(args, rounds):
     ratios = {f"prompt of {args.prompt}: llama.cpp / Strata":
-              [one["llama"]["ms"][0] / one["strata"]["prompt"]["ms"]["median"] for one in rounds],
+              [median(one["llama"]["ms"]) / one["strata"]["prompt"]["ms"]["median"]
+               for one in rounds],
               f"prompt of {args.prompt}: of the floor":
               [one["strata"]["prompt"]["reached"] for one in rounds]}
     check_tokens(rounds, lambda one: [(one["strata"]["prompt"], one["llama"])])
