@@ -180,12 +180,22 @@ struct Drafting {
     std::optional<double> confidence_min;
 };
 
+// What the text of an answer is held to, whoever guesses tokens.
+enum class ResponseFormat : std::uint8_t {
+    text,  // nothing
+    // One JSON object (RFC 8259) in UTF-8, and an end token after it, where none of max_tokens, a
+    // stop string and a full context cuts it. Where the prompt leaves thinking open it begins with
+    // the token after the one that ends the thinking.
+    json_object
+};
+
 struct GenerateRequest {
     std::vector<std::int32_t> prompt;  // the whole sequence so far, at least one token
     std::int64_t max_tokens = -1;      // -1: until the context is full
     Sampling sampling;
     std::vector<std::string> stops;
     bool ignore_end_tokens = false;
+    ResponseFormat format = ResponseFormat::text;
     // Whether the states after prompt and answer are kept for later prompts that begin like them,
     // within EngineOptions::checkpoints. Not where features are dumped, nor in the chunked form.
     bool keep_states = true;
@@ -330,9 +340,10 @@ class Session {
     // read from its start. Afterwards the session holds the prompt and all generated tokens but the
     // last. Errors that leave the session as it was: an empty prompt, a token outside the
     // vocabulary, a prompt that does not fit, sampling out of range, a stop string that is empty,
-    // too long or not UTF-8. Error that leaves it with the prompt and what was generated so far:
-    // logits that are NaN or nowhere finite. Error after which every request fails: the device has
-    // failed (Engine::status).
+    // too long or not UTF-8, a format without a tokenizer or with end tokens ignored. Errors that
+    // leave it with the prompt and what was generated so far: logits that are NaN, or finite of no
+    // token that may follow; a format that no token goes on with. Error after which every request
+    // fails: the device has failed (Engine::status).
     Result<Completion> generate(const GenerateRequest& request, const TextSink& sink = {});
 
     // The tokens that the state stands for.

@@ -7,9 +7,11 @@
 #include <optional>
 
 #include "backend/backend.h"
+#include "engine/answer_rule.h"
 #include "engine/checkpoints.h"
 #include "engine/feature_dump.h"
 #include "engine/text_out.h"
+#include "grammar/token_sets.h"
 #include "model/target.h"
 #include "spec/dflash/block_model.h"
 #include "spec/drafter.h"
@@ -31,6 +33,7 @@ struct Engine::Parts {
     std::optional<FeatureDump> dump;
     std::unique_ptr<spec::Policy> policy;  // of the drafters that there are, once one is chosen
     Checkpoints checkpoints{0};
+    std::optional<grammar::TokenSets> texts;  // once an answer is held to a format
     std::int64_t context = 0;
     double load_ms = 0;
 
@@ -88,6 +91,8 @@ struct Session::State final : spec::Follower {
     void begin_counts(DraftCounts& counts) const;
     void count(const spec::Verified& window, DraftCounts& counts) const;
     Status check_request(const GenerateRequest& request) const;
+    // What the request's format says of its answer.
+    std::optional<AnswerRule> rule_of(const GenerateRequest& request) const;
     // Brings the sequence to the longest known part of `prompt`; the last token may be among it
     // where the logits after it are known.
     void resume(std::span<const std::int32_t> prompt);

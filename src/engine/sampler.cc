@@ -230,10 +230,12 @@ void Sampler::keep_min_p() {
 }
 
 Result<std::int32_t> Sampler::pick(std::span<const float> logits,
-                                   std::span<const std::int32_t> before, std::int64_t position) {
+                                   std::span<const std::int32_t> before, std::int64_t position,
+                                   AnswerRule* rule) {
     if (const std::size_t i = first_nan(logits); i < logits.size()) {
         return STRATA_ERROR("the logit of token ", i, " at position ", position, " is NaN");
     }
+    if (rule != nullptr && rule->holds()) return pick_allowed(logits, before, position, *rule);
     if (sampling_.temperature == 0) return pick_largest(logits, before, position);
     candidates_.clear();
     for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -242,9 +244,38 @@ Result<std::int32_t> Sampler::pick(std::span<const float> logits,
     return pick_candidate(before, position);
 }
 
-std::optional<std::int32_t> Sampler::pick_of(const model::RowPick& picked, std::int64_t position) {
-    if (plain()) return picked.largest.token;
-    return pick_drawn(picked.drawn, position);
+Result<std::int32_t> Sampler::pick_allowed(std::span<const float> logits,
+                                           std::span<const std::int32_t> before,
+                                           std::int64_t position, AnswerRule& rule) {
+    if (sampling_.temperature == 0) {
+        STRATA_ASSIGN(const std::int32_t largest, pick_largest(logits, before, position));
+        if (rule.allows(largest)) return largest;
+    }
+    STRATA_ASSIGN(const grammar::TokenSet* const allowed, rule.allowed());
+    candidates_.clear();
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+        const auto token = static_cast<std::int32_t>(i);
+        if (allowed->has(token)) candidates_.push_back({static_cast<double>(logits[i]), token});
+    }
+    return pick_candidate(before, position);
+}
+
+std::optional<std::int32_t> Sampler::pick_of(const model::RowPick& picked, std::int64_t position,
+                                             const AnswerRule* rule) {
+    const std::optional<std::int32_t> token =
+        plain() ? picked.largest.token : pick_drawn(picked.drawn, position);
+    if (token && rule != nullptr && rule->holds() && !is_of_all(picked, *token, *rule))
+        return std::nullopt;
+    return token;
+}
+
+// A draw takes the best score, and scores count from the largest logit: where both are of tokens
+// that are allowed, the others change nothing. Top-k and top-p keep more where some are left out.
+bool Sampler::is_of_all(const model::RowPick& picked, std::int32_t token,
+                        const AnswerRule& rule) const {
+    if (!rule.allows(token)) return false;
+    if (sampling_.temperature == 0) return true;
+    return sampling_.top_k == 0 && sampling_.top_p >= 1 && rule.allows(picked.drawn.front().token);
 }
 
 // What penalize() and the largest candidate give, without the candidates: a few passes over the

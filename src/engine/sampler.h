@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/answer_rule.h"
 #include "model/target.h"
 #include "spec/drafter.h"
 #include "strata/engine.h"
@@ -21,10 +22,11 @@ class Sampler final : public spec::Draw {
     // `sampling` as check() accepts it.
     explicit Sampler(const Sampling& sampling) : sampling_(sampling) {}
 
-    // The token at `position` of a sequence whose tokens before it are `before`. Error: logits with
-    // a NaN, or without any finite value.
+    // The token at `position` of a sequence whose tokens before it are `before`, as if there were
+    // no others than those that `rule` allows; null: all are. Errors: logits with a NaN, or without
+    // any finite value; the rule's.
     Result<std::int32_t> pick(std::span<const float> logits, std::span<const std::int32_t> before,
-                              std::int64_t position);
+                              std::int64_t position, AnswerRule* rule = nullptr);
 
     // Whether it takes the largest logit, whatever else is asked.
     bool plain() const;
@@ -38,7 +40,8 @@ class Sampler final : public spec::Draw {
                                     std::int64_t count) override;
     // As pick(), from what was picked: the very token that pick() would give, or nothing where what
     // was drawn does not tell.
-    std::optional<std::int32_t> pick_of(const model::RowPick& picked, std::int64_t position);
+    std::optional<std::int32_t> pick_of(const model::RowPick& picked, std::int64_t position,
+                                        const AnswerRule* rule = nullptr);
 
     // Draws as pick() does at the position after `before`, from a drafter's logits.
     Result<std::int32_t> draw(std::span<const float> logits,
@@ -58,6 +61,11 @@ class Sampler final : public spec::Draw {
         double logit;
         std::int32_t id;
     };
+    // Whether a token is the one picked from all, whether or not a rule leaves others out.
+    bool is_of_all(const model::RowPick& picked, std::int32_t token, const AnswerRule& rule) const;
+    Result<std::int32_t> pick_allowed(std::span<const float> logits,
+                                      std::span<const std::int32_t> before, std::int64_t position,
+                                      AnswerRule& rule);
     Result<std::int32_t> pick_candidate(std::span<const std::int32_t> before,
                                         std::int64_t position);
     bool penalizes() const;

@@ -39,7 +39,23 @@ Status Session::State::check_request(const GenerateRequest& request) const {
                                 vocabulary - 1);
         }
     }
+    if (request.format == ResponseFormat::text) return Ok{};
+    if (!parts.tokenizer) {
+        return STRATA_ERROR(quote(parts.options.model),
+                            " has no tokenizer, wanted one to hold an answer to JSON");
+    }
+    if (request.ignore_end_tokens) {
+        return STRATA_ERROR(
+            "end tokens are to be ignored, and an answer that is one JSON object ends with one");
+    }
     return Ok{};
+}
+
+std::optional<AnswerRule> Session::State::rule_of(const GenerateRequest& request) const {
+    if (request.format == ResponseFormat::text) return std::nullopt;
+    const std::vector<std::int32_t>& ends = parts.info.end_tokens;
+    if (!parts.texts) parts.texts = text_tokens(*parts.tokenizer, ends);
+    return AnswerRule(*parts.texts, ends, open_thinking(*parts.tokenizer, request.prompt, ends));
 }
 
 void Session::State::resume(std::span<const std::int32_t> prompt) {
@@ -129,6 +145,8 @@ Status Session::State::run_rounds(const GenerateRequest& request,
 Status Session::State::decode(const GenerateRequest& request, TextOut& out,
                               Completion& completion) {
     if (request.max_tokens == 0) return Ok{};
+    std::optional<AnswerRule> rule = rule_of(request);
+    AnswerRule* const held_to = rule ? &*rule : nullptr;
     Sampler sampler(request.sampling);
     std::vector<std::int32_t> text(request.prompt);
     const auto take_token = [&](std::int32_t token) -> Result<bool> {
@@ -137,12 +155,13 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
         completion.finish = Finish::stop;
         if (!request.ignore_end_tokens && parts.is_end_token(token)) return true;
         if (!out.push(token)) return true;
+        if (rule && !rule->take(token)) return true;
         completion.finish = Finish::length;
         return static_cast<std::int64_t>(completion.tokens.size()) == request.max_tokens;
     };
     const spec::Take take = [&](std::span<const float> logits) -> Result<bool> {
         STRATA_ASSIGN(const std::int32_t token,
-                      sampler.pick(logits, text, static_cast<std::int64_t>(text.size())));
+                      sampler.pick(logits, text, static_cast<std::int64_t>(text.size()), held_to));
         return take_token(token);
     };
     PickedBy picked;
@@ -152,7 +171,7 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
         sampler.ask(before, window, step);
     };
     picked.take = [&](const model::RowPick& pick) -> Result<std::optional<bool>> {
-        const auto token = sampler.pick_of(pick, static_cast<std::int64_t>(text.size()));
+        const auto token = sampler.pick_of(pick, static_cast<std::int64_t>(text.size()), held_to);
         if (!token) return std::optional<bool>();
         STRATA_ASSIGN(const bool ended, take_token(*token));
         return std::optional(ended);

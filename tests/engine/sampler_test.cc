@@ -13,6 +13,8 @@
 #include <set>
 
 #include "base/philox.h"
+#include "engine/answer_rule.h"
+#include "synth/synth.h"
 #include "tests/support/random.h"
 
 namespace strata::test {
@@ -252,7 +254,8 @@ std::vector<op::Drawn> drawn_of(const model::Draws& draws, const Logits& logits,
     return drawn;
 }
 
-// Row after row of a window, each with the text that it has before it.
+// Row after row of a window, each with the text that it has before it; and where not all of the
+// tokens may follow.
 TEST(Sampler, from_a_devices_draws_takes_what_it_takes_from_all) {
     const std::vector<Sampling> samplings = {
         {.temperature = 1, .seed = 1},
@@ -266,10 +269,15 @@ TEST(Sampler, from_a_devices_draws_takes_what_it_takes_from_all) {
         {.temperature = 1, .top_p = 0.9, .seed = 7},
         {.temperature = 1, .top_k = 9, .top_p = 0.6, .min_p = 0.2, .presence_penalty = 1},
     };
+    const Tokenizer tokenizer = Tokenizer::create(synth::byte_vocabulary(300)).value();
+    grammar::TokenSets texts = text_tokens(tokenizer, {});
+    AnswerRule in_string(texts, {}, std::nullopt);
+    for (const char byte : {'{', '"'}) EXPECT_TRUE(in_string.take(byte));
     Random random("draws");
     for (std::size_t s = 0; s < samplings.size(); ++s) {
         Sampler sampler(samplings[s]);
         int told = 0;
+        int told_some = 0;
         for (int n = 0; n < 25; ++n) {
             const auto width = n % 4 == 3 ? 5 : 300;
             const auto some = [&] {
@@ -286,16 +294,25 @@ TEST(Sampler, from_a_devices_draws_takes_what_it_takes_from_all) {
                 if (n % 5 == 0) {
                     for (float& logit : logits) logit = std::round(logit);
                 }
+                // Far above the others, and no part of a string.
+                if (n % 3 == 0 && width == 300) logits['\n'] = 7;
                 if (t > 0) text.push_back(window[static_cast<std::size_t>(t)]);
                 const auto drawn = drawn_of(*request.draws, logits, t, random);
                 const std::int64_t position = std::ssize(text);
-                const auto got = sampler.pick_of({{drawn[0].token, 1}, drawn}, position);
+                const model::RowPick picked{{drawn[0].token, 1}, drawn};
+                if (const auto some_of = sampler.pick_of(picked, position, &in_string)) {
+                    ++told_some;
+                    EXPECT_EQ(*some_of, sampler.pick(logits, text, position, &in_string).value());
+                }
+                const auto got = sampler.pick_of(picked, position);
                 if (!got) continue;
                 ++told;
                 EXPECT_EQ(*got, pick(samplings[s], logits, position, text)) << s << ' ' << n;
             }
         }
         EXPECT_GE(told, samplings[s].top_p < 1 ? 90 : 124) << s;
+        const bool filters = samplings[s].top_k > 0 || samplings[s].top_p < 1;
+        EXPECT_TRUE(filters ? told_some == 0 : told_some > 3) << s << ' ' << told_some;
     }
 }
 

@@ -6,6 +6,7 @@
 #include "spec/dflash_drafter.h"
 #include "spec/mtp.h"
 #include "spec/round.h"
+#include "synth/synth.h"
 #include "tests/model/tiny_target.h"
 #include "tests/spec/draft_case.h"
 #include "tests/support/backends.h"
@@ -231,15 +232,25 @@ struct Generated {
 };
 
 // Continues a prompt by `count` tokens; with `picks`, from what the device picked where that tells.
+// `texts`, where given, are of an answer that is held to JSON and goes on inside a string.
 Generated generate(model::Target& target, const Sampling& sampling, std::size_t count, bool picks,
-                   spec::Drafter* drafter = nullptr) {
+                   spec::Drafter* drafter = nullptr, grammar::TokenSets* texts = nullptr) {
     Generated made{.text = {1, 2}, .logits = {}};
     Tokens& text = made.text;
     const std::size_t end = text.size() + count;
     model::Sequence sequence = target.make_sequence({64, op::CacheType::f16, false}).value();
     Sampler sampler(sampling);
+    std::optional<AnswerRule> rule;
+    if (texts != nullptr) {
+        rule.emplace(*texts, std::span<const std::int32_t>(), std::nullopt);
+        for (const char byte : {'{', '"'}) EXPECT_TRUE(rule->take(byte));
+    }
+    AnswerRule* const held_to = rule ? &*rule : nullptr;
     const auto take_token = [&](std::int32_t token) {
         text.push_back(token);
+        if (rule) {
+            EXPECT_TRUE(rule->take(token));
+        }
         return text.size() >= end;
     };
     const auto position = [&] { return static_cast<std::int64_t>(text.size()); };
@@ -249,12 +260,12 @@ Generated generate(model::Target& target, const Sampling& sampling, std::size_t 
                         model::StepRequest& step) { sampler.ask(before, window, step); };
     }
     parts.take_pick = [&](const model::RowPick& pick) -> Result<std::optional<bool>> {
-        const auto token = sampler.pick_of(pick, position());
+        const auto token = sampler.pick_of(pick, position(), held_to);
         return token ? std::optional(take_token(*token)) : std::optional<bool>();
     };
     const spec::Take take = [&](std::span<const float> row) -> Result<bool> {
         ++made.whole_rows;
-        STRATA_ASSIGN(const std::int32_t token, sampler.pick(row, text, position()));
+        STRATA_ASSIGN(const std::int32_t token, sampler.pick(row, text, position(), held_to));
         return take_token(token);
     };
     model::StepRequest request;
@@ -310,6 +321,30 @@ TEST(CudaDraft, what_the_device_draws_is_the_hosts_text_drafted_or_not) {
             EXPECT_EQ(got.whole_rows, 0);
         }
     }
+}
+
+// Where the device picks a token that may not follow, or one of others than may, all logits tell.
+TEST(CudaDraft, an_answer_held_to_json_is_the_hosts_drafted_or_not) {
+    TestBackend* cuda = cuda_backend();
+    if (cuda == nullptr) GTEST_SKIP() << "only recorded steps pick on the device";
+    TinyTarget cpu;
+    const auto target = model::Target::load(gguf::File::open(cpu.path()).value(),
+                                            *cuda->backend.device, cuda->backend.ops, 16)
+                            .value();
+    const auto vocabulary = target->config().vocabulary;
+    const Tokenizer tokenizer = Tokenizer::create(synth::byte_vocabulary(vocabulary)).value();
+    grammar::TokenSets texts = text_tokens(tokenizer, {});
+    int whole_rows = 0;
+    for (const Sampling& sampling : {Sampling{}, Sampling{.temperature = 0.8, .seed = 3}}) {
+        const Generated want = generate(*target, sampling, 3, false, nullptr, &texts);
+        Knowing drafter(want.text);
+        const Generated got = generate(*target, sampling, 3, true, &drafter, &texts);
+        EXPECT_EQ(got.text, want.text);
+        EXPECT_EQ(got.logits, want.logits);
+        whole_rows += got.whole_rows;
+    }
+    EXPECT_GT(whole_rows, 0) << "of a rule a device knows nothing";
+    EXPECT_LT(whole_rows, 6) << "now and then what was picked is enough";
 }
 
 // A draw for which no device can pick anything.
