@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/conversation.h"
 #include "cli/drafting_options.h"
+#include "cli/format_options.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/model_options.h"
@@ -28,6 +29,7 @@ constexpr std::string_view kHelp =
 struct Chat {
     ModelOptions model;
     SamplingOptions sampling;
+    FormatOptions format;
     DraftingOptions drafting;
     std::optional<std::string> system;
     std::optional<std::string> question;
@@ -155,6 +157,7 @@ Status run(const Chat& options) {
     how.system = options.system;
     how.thinking = options.thinking;
     how.max_tokens = options.max_tokens.value_or(-1);
+    how.format = format_of(options.format);
     how.drafting = drafting_of(options.drafting);
     how.sampling = chosen(options.sampling, engine->info().sampling);
     STRATA_ASSIGN(Conversation conversation, Conversation::start(*engine, how));
@@ -182,6 +185,7 @@ Run add_chat(Options& options) {
                     "Bytes for states of earlier turns, so that /retry, /undo and /clear read "
                     "nothing twice (default: one of the whole context, and some more)");
     add_sampling_options(options, &to->sampling);
+    add_format_options(options, &to->format);
     add_drafting_options(options, &to->drafting);
     options.check([to]() -> Status {
         if (to->thinking && to->no_thinking) {

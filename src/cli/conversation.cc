@@ -64,6 +64,7 @@ Status Conversation::ask(const std::string& text, const TextSink& sink) {
     }
     request.max_tokens = options_.max_tokens;
     request.sampling = options_.sampling;
+    request.format = options_.format;
     STRATA_ASSIGN(const Completion completion,
                   session_.generate(request, [&](std::string_view piece) {
                       answering_ = true;

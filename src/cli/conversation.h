@@ -15,6 +15,7 @@ struct ConversationOptions {
     bool thinking = false;
     std::int64_t max_tokens = -1;  // of an answer; -1: until the context is full
     Sampling sampling;
+    ResponseFormat format = ResponseFormat::text;  // of each answer
     Drafting drafting;
 };
 

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/drafting_options.h"
+#include "cli/format_options.h"
 #include "cli/json.h"
 #include "cli/model_options.h"
 #include "cli/output.h"
@@ -19,6 +20,7 @@ struct Generate {
     ModelOptions model;
     PromptOptions prompt;
     SamplingOptions sampling;
+    FormatOptions format;
     std::optional<std::int64_t> max_tokens;
     std::vector<std::string> stops;
     bool ignore_end_tokens = false;
@@ -103,6 +105,7 @@ Status run(const Generate& options) {
     request.sampling = chosen(options.sampling, engine->info().sampling);
     request.stops = options.stops;
     request.ignore_end_tokens = options.ignore_end_tokens;
+    request.format = format_of(options.format);
     request.keep_states = false;  // nothing comes after it
     STRATA_ASSIGN(auto session, engine->make_session(room(request), drafting_of(options.drafting)));
     Status printed = Ok{};
@@ -122,6 +125,11 @@ Status check_options(const Generate& options) {
     if (const Status stops = check_stops(options.stops); !stops.ok()) {
         return STRATA_ERROR("--stop: ", stops.error().message);
     }
+    if (options.ignore_end_tokens && format_of(options.format) != ResponseFormat::text) {
+        return STRATA_ERROR(
+            "--ignore-eos is given with --response-format json_object, whose text ends with an end "
+            "token: one of the two is wanted");
+    }
     return Ok{};
 }
 
@@ -134,6 +142,7 @@ Run add_generate(Options& options) {
     options.integer("-n,--max-tokens", {0, INT64_MAX}, &to->max_tokens,
                     "Tokens to generate at most (default: until an end token or a full context)");
     add_sampling_options(options, &to->sampling);
+    add_format_options(options, &to->format);
     options.texts("--stop", "TEXT", &to->stops, "End before this text; may be given several times");
     options.flag("--ignore-eos", &to->ignore_end_tokens, "Go on after the model's end tokens");
     add_drafting_options(options, &to->drafting);

@@ -17,8 +17,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
-const std::string kBundledModel = STRATA_MODELS "/strata-mini.gguf";
-const std::string kBundledDraft = STRATA_MODELS "/strata-mini-draft.gguf";
 const std::string kText =
     "The quick brown fox jumps over the lazy dog, and the dog looks after it for a while.\n";
 

@@ -10,6 +10,10 @@
 
 namespace strata::test {
 
+// Those that come with the program, where they lie.
+inline const std::string kBundledModel = STRATA_MODELS "/strata-mini.gguf";
+inline const std::string kBundledDraft = STRATA_MODELS "/strata-mini-draft.gguf";
+
 // One golden checkpoint ("tiny" or "odd") as a GGUF file of BF16, in which its values are exact,
 // and a directory for what comes of it. Ends the test program where it cannot be made.
 class Model {
