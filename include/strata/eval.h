@@ -49,7 +49,8 @@ struct Agreement {
     std::int64_t largest_position = 0;  // of the token, counted from 0, after which it is largest
     double same_top = 0;  // share of predictions whose likeliest token is the same, ties by id
     // Of the others: how far the other model puts its likeliest token's logit above that of the
-    // token which is likeliest here. The largest such margin: near 0, only near ties fell otherwise.
+    // token which is likeliest here, the largest such margin: near 0, only near ties fell
+    // otherwise.
     double largest_margin = 0;
 };
 
