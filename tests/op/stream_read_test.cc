@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "tests/op/run/streams.h"
 #include "tests/support/everywhere.h"
 
@@ -123,6 +126,95 @@ TEST(StreamRead, a_low_rank_may_fill_what_a_block_holds) {
     Random random("stream_read low");
     const auto layer = random_stream_read(random, Types(quant::Type::bf16), 4, 24, 320);
     expect_oracle("L=320", layer, random_input(random, layer, 2, true));
+}
+
+// Weights of eight bits on both sides of what tensor cores take by tiles: a stream's columns and
+// the low rank of a few blocks, of a slice and a bit more, of all that a launch has.
+struct EightBits {
+    int streams;
+    std::int64_t width;
+    std::int64_t rank;
+    bool tiles;  // goes by tiles, where there are any
+};
+constexpr EightBits kEightBits[] = {
+    {4, 64, 64, true},   {4, 192, 128, true}, {3, 256, 320, true}, {2, 128, 64, true},
+    {1, 256, 192, true}, {4, 1344, 64, true}, {1, 1280, 64, true}, {4, 32, 64, false},
+    {3, 64, 64, false},  {4, 64, 96, false},  {4, 64, 384, false}, {5, 256, 64, false},
+};
+
+StreamReadLayer eight_bits(Random& random, const EightBits& sizes) {
+    return random_stream_read(random, Types(quant::Type::q8_0), sizes.streams, sizes.width,
+                              sizes.rank);
+}
+std::string label_of(const EightBits& sizes) {
+    return "S=" + std::to_string(sizes.streams) + " D=" + std::to_string(sizes.width) +
+           " L=" + std::to_string(sizes.rank);
+}
+
+TEST(StreamRead, weights_of_eight_bits_match_the_oracle_at_the_edges_of_tiles) {
+    Random random("stream_read eight bits");
+    for (const EightBits& sizes : kEightBits) {
+        auto layer = eight_bits(random, sizes);
+        expect_oracle(label_of(sizes), layer, random_input(random, layer, 1, true));
+        expect_oracle(label_of(sizes), layer, random_input(random, layer, 3, false));
+        layer.inject = {};
+        expect_oracle(label_of(sizes), layer, random_input(random, layer, 1, false));
+    }
+}
+
+TEST(StreamRead, weights_of_eight_bits_match_the_oracle_for_every_number_of_rows) {
+    Random random("stream_read eight bits, rows");
+    const auto layer = eight_bits(random, {4, 192, 128, true});
+    for (std::int64_t rows = 1; rows <= 9; ++rows) {
+        expect_oracle("T=" + std::to_string(rows), layer, random_input(random, layer, rows, true));
+    }
+}
+
+TEST(StreamRead, rows_have_their_bits_with_weights_of_eight_bits_in_any_window) {
+    constexpr std::int64_t kCounts[] = {2, 4, 9};
+    Random random("stream_read eight bits, rows alone");
+    auto layer = eight_bits(random, {4, 192, 128, true});
+    expect_rows_alone(random, layer, kCounts);
+    layer.inject = {};
+    expect_rows_alone(random, layer, std::span(kCounts).first(1));
+    expect_rows_alone(random, eight_bits(random, {4, 1344, 64, true}), std::span(kCounts).first(1));
+    expect_rows_alone(random, eight_bits(random, {3, 64, 64, false}), std::span(kCounts).first(1));
+}
+
+// Two launches: what a token's time has room for.
+TEST(StreamRead, weights_of_eight_bits_go_by_tiles_in_two_launches) {
+    constexpr std::int64_t kArranged = 3;  // weights, each by a kernel of its own
+    TestBackend* backend = cuda_backend();
+    if (backend == nullptr || !cuda_counts()) GTEST_SKIP() << "nothing counts launches";
+    Random random("stream_read eight bits, launches");
+    for (const EightBits& sizes : kEightBits) {
+        const auto layer = eight_bits(random, sizes);
+        const StreamReadInput input = random_input(random, layer, 2, true);
+        const auto before = cuda_counts();
+        run_stream_read(*backend, "launches", layer, input);
+        const std::int64_t kernels = (*cuda_counts() - *before).kernels - kArranged;
+        EXPECT_EQ(kernels == 2, sizes.tiles) << label_of(sizes) << ": " << kernels;
+    }
+}
+
+TEST(StreamRead, a_group_that_is_no_number_makes_its_row_none_with_weights_of_eight_bits) {
+    Random random("stream_read eight bits, nan");
+    const auto layer = eight_bits(random, {4, 192, 128, true});
+    StreamReadInput input = random_input(random, layer, 3, false);
+    const StreamReadInput finite = input;
+    input.residual[4 * 192 + 200] = std::numeric_limits<float>::quiet_NaN();
+    for (TestBackend& backend : backends()) {
+        const auto got = run_stream_read(backend, "nan", layer, input);
+        const auto want = run_stream_read(backend, "finite", layer, finite);
+        for (std::int64_t i = 0; i < 3 * 192; ++i) {
+            const auto at = static_cast<std::size_t>(i);
+            if (i / 192 == 1) {
+                EXPECT_TRUE(std::isnan(got.x[at])) << backend.name << ", " << i;
+            } else {
+                EXPECT_EQ(got.x[at], want.x[at]) << backend.name << ", " << i;
+            }
+        }
+    }
 }
 
 TEST(StreamRead, reading_after_the_fold_is_reading_the_written_residual) {

@@ -129,28 +129,49 @@ __device__ inline unsigned max_of_lanes(unsigned value, int lanes) {
     return value;
 }
 
+// The bits of a magnitude, which are in the order of magnitudes, NaN last.
+__device__ inline unsigned magnitude_bits(float value) {
+    return __float_as_uint(value) & 0x7fffffffu;
+}
+
+// How values of a group become eight bits, by its largest magnitude_bits(): those too small for an
+// inverse become 0, those with a NaN or an infinity NaN.
+struct RoundedGroup {
+    static constexpr unsigned kInfinity = 0x7f800000u;
+    unsigned largest;
+    float inverse;
+    bool none;  // all codes are 0
+
+    __device__ explicit RoundedGroup(unsigned of) {
+        largest = of;
+        inverse = __fdiv_rn(127.0f, __uint_as_float(of));
+        none = of >= kInfinity || __float_as_uint(inverse) >= kInfinity;
+    }
+    // Only where there are codes.
+    __device__ int code(float value) const { return __float2int_rn(value * inverse); }
+    __device__ float scale() const {
+        const float nan = __uint_as_float(0x7fc00000u);
+        const float own = largest >= kInfinity ? nan : __fdiv_rn(__uint_as_float(largest), 127.0f);
+        return none && largest < kInfinity ? 0.0f : own;
+    }
+};
+
 // Eight columns a lane of a warp, from `column` on, of a row with `units` units, turned or not:
-// those of a group lie in neighbouring lanes, and nothing from `end` on is stored. Groups whose
-// values are too small for an inverse become 0, those with a NaN or an infinity NaN; the bits of
-// magnitudes are in their order, NaN last.
+// those of a group lie in neighbouring lanes, and nothing from `end` on is stored.
 template <bool kTurned = false>
 __device__ inline void round_eight(const float (&values)[kPiece], int column, int end, int units,
                                    int group, std::byte* to) {
-    constexpr unsigned kInfinity = 0x7f800000u;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     unsigned largest = 0;
     for (const float value : values) {
-        const unsigned bits = __float_as_uint(value) & 0x7fffffffu;
+        const unsigned bits = magnitude_bits(value);
         largest = bits > largest ? bits : largest;
     }
-    largest = max_of_lanes(largest, group / kPiece);
-    const float magnitude = __uint_as_float(largest);
-    const float inverse = __fdiv_rn(127.0f, magnitude);
-    const bool none = largest >= kInfinity || __float_as_uint(inverse) >= kInfinity;
+    const RoundedGroup rounded(max_of_lanes(largest, group / kPiece));
     int codes[2] = {};
     int sum = 0;
-    for (int i = 0; i < kPiece && !none; ++i) {
-        const int code = __float2int_rn(values[i] * inverse);
+    for (int i = 0; i < kPiece && !rounded.none; ++i) {
+        const int code = rounded.code(values[i]);
         codes[i / 4] |= (code & 255) << i % 4 * 8;
         sum += code;
     }
@@ -169,9 +190,7 @@ __device__ inline void round_eight(const float (&values)[kPiece], int column, in
         *reinterpret_cast<int2*>(to + place + lane % 2 * 8) = make_int2(codes[0], codes[1]);
     }
     if (lane % 4 != 0) return;
-    const float nan = __uint_as_float(0x7fc00000u);
-    const float scale = largest >= kInfinity ? nan : __fdiv_rn(magnitude, 127.0f);
-    reinterpret_cast<float*>(to)[8 * units + unit] = none && largest < kInfinity ? 0.0f : scale;
+    reinterpret_cast<float*>(to)[8 * units + unit] = rounded.scale();
     reinterpret_cast<int*>(to)[9 * units + unit] =
         kTurned ? kSumBits - (sum + other) : (sum & 0xffff) | other << 16;
 }

@@ -1,7 +1,7 @@
-// Bounded by reading down and up, together a third of what a token reads. Weights that take their
-// input as it is go the fused ways of stream_read_tiles.cu and stream_read_fused.cu; those of
-// blocks need the whole row rounded before the product, so that the steps are launches of their
-// own.
+// Bounded by reading down and up, together a third of what a token reads. Weights in BF16 and Q8_0
+// go the way of stream_read_tiles.cu on tensor cores; those that take their input as it is the
+// fused way of stream_read_fused.cu elsewhere. For other blocks the steps are launches of their
+// own, as products of any format are.
 #include "backend/cuda/stream_read.h"
 
 #include "backend/cuda/kernels.h"

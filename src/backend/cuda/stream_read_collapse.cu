@@ -1,15 +1,10 @@
 // The second launch of stream_read_tiles.cuh.
 #include "backend/cuda/norm.cuh"
-#include "backend/cuda/stream_read_tiles.cuh"
+#include "backend/cuda/stream_read_bfloats.cuh"
+#include "backend/cuda/stream_read_codes.cuh"
 
 namespace strata::cuda::tiles {
 namespace {
-
-constexpr int kSets = 2;  // of eight columns of x, a block
-constexpr int kColumns = kSets * kEight;
-constexpr int kReadThreads = kSets * kLowWarps * kWarp;
-// Of l in shared memory, in 16-bit values: neighbouring rows lie in different banks.
-constexpr int kLowStride = kLowMax + kSpan;
 
 // A row's product over the number of streams from what its slices, a float each, made of it; slices
 // that are none made zeros.
@@ -158,8 +153,8 @@ struct LowParts {
             }
         }
     }
-    // In three parts, [kParts, kRows, kLowStride].
-    __device__ void store(const Tiled& read, const float* factors, std::uint16_t* low) const {
+    template <typename Low>
+    __device__ void store(const Tiled& read, const float* factors, std::byte* low) const {
 #pragma unroll
         for (int e = 0; e < kEach; ++e) {
             float values[kTogether];
@@ -168,16 +163,7 @@ struct LowParts {
                 values[i] = silu(mean_of(read, factors + row(e) * kSlicesMax,
                                          [&](int n) { return part[e][n][i]; }));
             }
-#pragma unroll
-            for (int p = 0; p < kParts; ++p) {
-                std::uint16_t* to = low + (p * kRows + row(e)) * kLowStride + product(e);
-#pragma unroll
-                for (int i = 0; i < kTogether; ++i) {
-                    const std::uint16_t bits = bf16_of(values[i]);
-                    to[i] = bits;
-                    values[i] -= bfloat_to_float(bits);
-                }
-            }
+            Low::put(low, row(e), product(e), values);
         }
         __syncthreads();
     }
@@ -198,64 +184,18 @@ __device__ inline void store_inject(const Tiled& read, int first, float* factors
     }
 }
 
-// The lane's eights of up: of column g of a set of eight, of all streams. Where there are none, of
-// columns that are not asked for or that l has zeros for, they are others.
-struct LowWeights {
-    uint4 eight[kLowSpans][kStreamsMax];
-
-    __device__ void load(const Tiled& read, int column, int from) {
-#pragma unroll
-        for (int s = 0; s < kStreamsMax; ++s) {
-            const std::int64_t row =
-                min(s, read.streams - 1) * read.width + min(column, read.width - 1);
-#pragma unroll
-            for (int j = 0; j < kLowSpans; ++j) {
-                const int c = min(from + j * kSpan, read.low - kEight);
-                eight[j][s] = load_early<uint4>(read.up + (row * read.low + c) * 2);
-            }
-        }
-    }
-};
-
-// gates[stream, column of the set, row] = up . l over a warp's columns of up, from `from` on.
-template <int kRows>
-__device__ inline void multiply_low(const LowWeights& weights, const std::uint16_t* low, int from,
-                                    float* gates) {
-    TileSums tiles[kStreamsMax / 2];
-#pragma unroll
-    for (int j = 0; j < kLowSpans; ++j) {
-#pragma unroll
-        for (int p = 0; p < kParts; ++p) {
-            uint4 l{0, 0, 0, 0};
-            if (row_of_lane() < kRows) {
-                l = *reinterpret_cast<const uint4*>(low + (p * kRows + row_of_lane()) * kLowStride +
-                                                    from + j * kSpan);
-            }
-#pragma unroll
-            for (int m = 0; m < kStreamsMax / 2; ++m) {
-                tiles[m].add(weights.eight[j][2 * m], weights.eight[j][2 * m + 1], p, l.x, l.y, l.z,
-                             l.w);
-            }
-        }
-    }
-#pragma unroll
-    for (int m = 0; m < kStreamsMax / 2; ++m) tiles[m].store(gates + m * kTileRows * kWindow);
-}
-
 // x of kColumns columns, and the residual written back: block (columns, 0, window), the last one
 // of a window's writes inject. A warp has eight columns of all streams and some columns of up.
-template <int kRows>
+template <typename Form, int kRows>
 __global__ void __launch_bounds__(kReadThreads, kRows == kWindow ? 1 : 2)
     collapse_kernel(const __grid_constant__ Tiled read) {
     __shared__ float gates[kSets * kLowWarps][kStreamsMax * kEight * kWindow];
     __shared__ float factors[kRows * kSlicesMax];
-    alignas(16) __shared__ std::uint16_t low[kParts * kRows * kLowStride];
+    using Low = typename Form::template Low<kRows>;
+    alignas(16) __shared__ std::byte low[Low::kBytes];
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    const int column =
-        static_cast<int>(blockIdx.x) * kColumns + warp / kLowWarps * kEight + row_of_lane();
-    const int from = warp % kLowWarps * (kLowSpans * kSpan) + eight_of_lane() * kEight;
-    LowWeights weights;
-    weights.load(read, column, from);
+    Low weights;
+    weights.ask(read);
     follow_earlier_kernels();
     const int first = static_cast<int>(blockIdx.z) * kWindow;
     if (static_cast<int>(blockIdx.x) * kColumns >= read.width) {
@@ -270,9 +210,10 @@ __global__ void __launch_bounds__(kReadThreads, kRows == kWindow ? 1 : 2)
 #pragma unroll
     for (int n = 0; n < kEach; ++n) finish[n].load(read, first, thread + n * kReadThreads);
     find_factors<kRows>(read, first, factors);
-    parts.store(read, factors, low);
+    weights.arrive();
+    parts.template store<Low>(read, factors, low);
 
-    multiply_low<kRows>(weights, low, from, gates[warp]);
+    weights.multiply(read, low, gates[warp]);
     __syncthreads();
 #pragma unroll
     for (int n = 0; n < kEach; ++n) {
@@ -287,26 +228,34 @@ __global__ void __launch_bounds__(kReadThreads, kRows == kWindow ? 1 : 2)
     }
 }
 
-template <int kRows>
-void launch_for(const Tiled& read, Queue& queue) {
+template <typename Form, int kRows>
+void launch_rows(const Tiled& read, Queue& queue) {
     const auto columns = static_cast<unsigned>((read.width + kColumns - 1) / kColumns);
     const unsigned injects = read.products > read.low ? 1 : 0;
-    launch_dependent(queue, {dim3(columns + injects, 1, windows_of(read)), kReadThreads},
-                     collapse_kernel<kRows>, read);
+    launch_dependent(queue,
+                     {dim3(columns + injects, 1, windows_of(read)), kReadThreads,
+                      Form::template Low<kRows>::shared_bytes(read)},
+                     collapse_kernel<Form, kRows>, read);
+}
+
+template <typename Form>
+void launch_form(const Tiled& read, Queue& queue) {
+    if (read.rows == 1) {
+        launch_rows<Form, 1>(read, queue);
+    } else if (read.rows == 2) {
+        launch_rows<Form, 2>(read, queue);
+    } else if (read.rows <= 4) {
+        launch_rows<Form, 4>(read, queue);
+    } else {
+        launch_rows<Form, kWindow>(read, queue);
+    }
 }
 
 }  // namespace
 
-void collapse(const Tiled& read, Queue& queue) {
-    if (read.rows == 1) {
-        launch_for<1>(read, queue);
-    } else if (read.rows == 2) {
-        launch_for<2>(read, queue);
-    } else if (read.rows <= 4) {
-        launch_for<4>(read, queue);
-    } else {
-        launch_for<kWindow>(read, queue);
-    }
+void collapse(const Tiled& read, quant::Type type, Queue& queue) {
+    if (type == quant::Type::q8_0) return launch_form<Codes>(read, queue);
+    launch_form<Bfloats>(read, queue);
 }
 
 }  // namespace strata::cuda::tiles

@@ -1,34 +1,32 @@
 // The first launch of stream_read_tiles.cuh.
-#include "backend/cuda/operand.cuh"
-#include "backend/cuda/stream_read_tiles.cuh"
+#include "backend/cuda/stream_read_bfloats.cuh"
+#include "backend/cuda/stream_read_codes.cuh"
 
 namespace strata::cuda::tiles {
 namespace {
 
 constexpr int kSliceThreads = kSliceWarps * kWarp;
 
-constexpr int kWarpColumns = kSliceSpans * kSpan;
 constexpr int kFours = kWarpColumns / 4;
 constexpr int kRest = kFours - kWarp;  // fours that are left when each lane has one
 constexpr int kBatchMost = kWarp / kRest;
 static_assert(kRest > 0 && kBatchMost * kRest == kWarp);
 
-// R * norm of a warp's columns of up to kRows rows of x, in three parts, in shared memory. Each
-// lane makes four columns of a row; then those that are left of kBatch rows have all lanes again.
-template <int kRows>
+// R * norm of a warp's columns of up to kRows rows of x, which go to the slice. Each lane makes
+// four columns of a row; then those that are left of kBatch rows have all lanes again.
+template <typename Slice, int kRows>
 struct Residuals {
     static constexpr int kBatch = kRows < kBatchMost ? kRows : kBatchMost;
-    static constexpr int kBytes = kParts * kRows * kWarpColumns * 2;
 
     const Tiled& read;
     int s;
     int column;  // the warp's first
     float4 gain[2];
-    std::uint16_t* to;  // [kParts, kRows, kWarpColumns]
+    std::byte* to;  // the slice's
 
     // The gains are asked for; no kernel writes them.
     __device__ Residuals(const Tiled& read_, int s_, int column_, std::byte* to_)
-        : read(read_), s(s_), column(column_), to(reinterpret_cast<std::uint16_t*>(to_)) {
+        : read(read_), s(s_), column(column_), to(to_) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const int c = min(own_column(i), read.width - 4);
@@ -83,7 +81,9 @@ struct Residuals {
     __device__ __forceinline__ float store(int first, int rows, int r, const float4& residual,
                                            const float4& out, float inject) const {
         const int i = r == kBatch ? 1 : 0;
-        if (row_of(r) >= rows || row_of(r) >= kBatch) return 0.0f;
+        const bool takes = row_of(r) < rows && row_of(r) < kBatch;
+        // In all rounds but the last a row is the whole warp's.
+        if (!takes && !(Slice::kRoundsTogether && r == kBatch)) return 0.0f;
         float values[4] = {residual.x, residual.y, residual.z, residual.w};
         const float outs[4] = {out.x, out.y, out.z, out.w};
         const float gains[4] = {gain[i].x, gain[i].y, gain[i].z, gain[i].w};
@@ -96,44 +96,8 @@ struct Residuals {
             squares = __fmaf_rn(values[n], values[n], squares);
             values[n] *= gains[n];
         }
-#pragma unroll
-        for (int p = 0; p < kParts; ++p) {
-            const std::uint32_t low = bf16_pair(values[0], values[1]);
-            const std::uint32_t high = bf16_pair(values[2], values[3]);
-            *reinterpret_cast<uint2*>(to + (p * kRows + first + row_of(r)) * kWarpColumns +
-                                      4 * four_of(i)) = make_uint2(low, high);
-            values[0] -= bfloat_to_float(static_cast<std::uint16_t>(low));
-            values[1] -= bfloat_to_float(static_cast<std::uint16_t>(low >> 16));
-            values[2] -= bfloat_to_float(static_cast<std::uint16_t>(high));
-            values[3] -= bfloat_to_float(static_cast<std::uint16_t>(high >> 16));
-        }
-        return squares;
-    }
-};
-
-// The lane's eights of weight rows g and g + 8 of a tile. Where there are none, of rows that are
-// not asked for or of columns that R * norm has zeros for, they are others.
-struct SliceWeights {
-    uint4 upper[kSliceSpans];
-    uint4 lower[kSliceSpans];
-
-    __device__ void load(const Tiled& read, int first_row, int s, int column) {
-        load_row(read, first_row + row_of_lane(), s, column, upper);
-        load_row(read, first_row + 8 + row_of_lane(), s, column, lower);
-    }
-
-  private:
-    __device__ static void load_row(const Tiled& read, int row, int s, int column,
-                                    uint4 (&to)[kSliceSpans]) {
-        const int there = min(row, read.products - 1);
-        const bool is_down = there < read.low;
-        const std::byte* from = is_down ? read.down : read.inject_weight;
-        const int own = is_down ? there : there - read.low;
-        from += (std::int64_t{own} * read.all_columns() + s * read.width) * 2;
-#pragma unroll
-        for (int j = 0; j < kSliceSpans; ++j) {
-            to[j] = load_early<uint4>(from + min(column + j * kSpan, read.width - kEight) * 2);
-        }
+        Slice::put(to, first + row_of(r), four_of(i), takes, values);
+        return takes ? squares : 0.0f;
     }
 };
 
@@ -159,34 +123,13 @@ __device__ inline void store_slice(const Tiled& read, int first, int slice,
     }
 }
 
-// The products of the lane's weights with the rows in shared memory.
-template <int kRows>
-__device__ __forceinline__ void multiply_rows(const SliceWeights& weights, const std::byte* rows,
-                                              float* sums) {
-    const auto* from = reinterpret_cast<const std::uint16_t*>(rows);
-    TileSums tile;
-#pragma unroll
-    for (int j = 0; j < kSliceSpans; ++j) {
-#pragma unroll
-        for (int p = 0; p < kParts; ++p) {
-            uint4 x{0, 0, 0, 0};
-            if (row_of_lane() < kRows) {
-                x = *reinterpret_cast<const uint4*>(from +
-                                                    (p * kRows + row_of_lane()) * kWarpColumns +
-                                                    j * kSpan + eight_of_lane() * kEight);
-            }
-            tile.add(weights.upper[j], weights.lower[j], p, x.x, x.y, x.z, x.w);
-        }
-    }
-    tile.store(sums);
-}
-
 // partial = down and inject_weight . (R * norm), of one slice: block (tile of weight rows, slice,
 // window).
-template <int kRows>
+template <typename Form, int kRows>
 __global__ void __launch_bounds__(kSliceThreads, 2)
     slices_kernel(const __grid_constant__ Tiled read) {
-    using Own = Residuals<kRows>;
+    using Slice = typename Form::template Slice<kRows>;
+    using Own = Residuals<Slice, kRows>;
     __shared__ float sums[kSliceWarps][kTileRows * kWindow];
     __shared__ float squares[kSliceWarps][kWindow];
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -194,11 +137,10 @@ __global__ void __launch_bounds__(kSliceThreads, 2)
     const auto slice = static_cast<int>(blockIdx.y);
     const int s = slice / read.slices;
     const int column = slice % read.slices * kSliceColumns + warp * kWarpColumns;
-    std::byte* const made = shared_bytes() + warp * Own::kBytes;
-    SliceWeights weights;
-    weights.load(read, static_cast<int>(blockIdx.x) * kTileRows, s,
-                 column + eight_of_lane() * kEight);
-    Own residuals(read, s, column, made);
+    std::byte* const shared = shared_bytes() + warp * Slice::kBytes;
+    Slice own_slice;
+    own_slice.ask(read, static_cast<int>(blockIdx.x) * kTileRows, s, column, shared);
+    Own residuals(read, s, column, shared);
     follow_earlier_kernels();
     const int first = static_cast<int>(blockIdx.z) * kWindow;
     const int rows = min(kRows, read.rows - first);
@@ -211,8 +153,8 @@ __global__ void __launch_bounds__(kSliceThreads, 2)
             if (lane == 0) squares[warp][batch + r] = own[r];
         }
     }
-    __syncwarp();
-    multiply_rows<kRows>(weights, made, sums[warp]);
+    own_slice.arrive(shared);
+    own_slice.multiply(shared, sums[warp]);
     const bool leads = blockIdx.x == 0;  // notes the squares
     if (leads && warp == 0 && lane < rows && slice % read.slices == 0) {
         const int at = (first + lane) * read.streams + s;
@@ -222,26 +164,32 @@ __global__ void __launch_bounds__(kSliceThreads, 2)
     store_slice(read, first, slice, sums, leads ? squares : nullptr);
 }
 
-template <int kRows>
-void launch_for(const Tiled& read, Queue& queue) {
+template <typename Form, int kRows>
+void launch_rows(const Tiled& read, Queue& queue) {
     const auto tiles = static_cast<unsigned>((read.products + kTileRows - 1) / kTileRows);
     const auto slices = static_cast<unsigned>(read.streams * read.slices);
+    constexpr std::size_t kBytes = Form::template Slice<kRows>::kBytes;
     launch_dependent(queue,
-                     {dim3(tiles, slices, windows_of(read)), kSliceThreads,
-                      static_cast<std::size_t>(kSliceWarps * Residuals<kRows>::kBytes)},
-                     slices_kernel<kRows>, read);
+                     {dim3(tiles, slices, windows_of(read)), kSliceThreads, kSliceWarps * kBytes},
+                     slices_kernel<Form, kRows>, read);
+}
+
+template <typename Form>
+void launch_form(const Tiled& read, Queue& queue) {
+    if (read.rows == 1) {
+        launch_rows<Form, 1>(read, queue);
+    } else if (read.rows <= kBatchMost) {
+        launch_rows<Form, kBatchMost>(read, queue);
+    } else {
+        launch_rows<Form, kWindow>(read, queue);
+    }
 }
 
 }  // namespace
 
-void multiply_slices(const Tiled& read, Queue& queue) {
-    if (read.rows == 1) {
-        launch_for<1>(read, queue);
-    } else if (read.rows <= kBatchMost) {
-        launch_for<kBatchMost>(read, queue);
-    } else {
-        launch_for<kWindow>(read, queue);
-    }
+void multiply_slices(const Tiled& read, quant::Type type, Queue& queue) {
+    if (type == quant::Type::q8_0) return launch_form<Codes>(read, queue);
+    launch_form<Bfloats>(read, queue);
 }
 
 }  // namespace strata::cuda::tiles

@@ -12,25 +12,44 @@ int slices_of(std::int64_t width) {
     return static_cast<int>((width + tiles::kSliceColumns - 1) / tiles::kSliceColumns);
 }
 
-bool is_tiles(const op::Weight& weight) {
-    return weight.type == quant::Type::bf16 && weight.cols % tiles::kEight == 0 &&
-           weight.factor == 1.0f && weight.row_bytes == weight.cols * 2 &&
-           reinterpret_cast<std::uintptr_t>(weight.data) % 16 == 0;
+bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
+
+// Whether rows lie as the launches read them: in Q8_0 those of down begin where a copy of 16 bytes
+// may, those of up where a word may.
+bool is_tiles(const op::Weight& weight, quant::Type type, std::int64_t divisor) {
+    const quant::TypeInfo& format = quant::info(type);
+    return weight.type == type && weight.factor == 1.0f && weight.cols % divisor == 0 &&
+           weight.row_bytes == weight.cols / format.block * format.block_bytes &&
+           is_aligned(weight.data);
 }
 
-bool is_aligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
+// What the columns of down and of up are multiples of, and the width of a stream.
+struct Divisors {
+    std::int64_t down;
+    std::int64_t up;
+    std::int64_t width;
+};
+constexpr Divisors kBfloats{tiles::kEight, tiles::kEight, tiles::kEight};
+constexpr Divisors kCodes{8 * tiles::kSpan, 2 * tiles::kSpan, tiles::kSpan};
+
+bool are_tiles(const op::StreamRead& args) {
+    const quant::Type type = args.down.type;
+    if (type != quant::Type::bf16 && type != quant::Type::q8_0) return false;
+    const Divisors& divisors = type == quant::Type::bf16 ? kBfloats : kCodes;
+    return args.x.cols % divisors.width == 0 && is_tiles(args.down, type, divisors.down) &&
+           is_tiles(args.up, type, divisors.up) &&
+           (args.inject_weight.empty() || is_tiles(args.inject_weight, type, divisors.down));
+}
 
 }  // namespace
 
 bool reads_streams_by_tiles(const op::StreamRead& args, const Queue& queue) {
     constexpr std::int64_t kValuesMax = std::numeric_limits<int>::max();
     return queue.has_tensor_cores() && args.residual.size() <= kValuesMax &&
-           args.streams <= tiles::kStreamsMax && args.x.cols % tiles::kEight == 0 &&
+           args.streams <= tiles::kStreamsMax &&
            args.streams * slices_of(args.x.cols) <= tiles::kSlicesMax &&
-           args.down.rows <= tiles::kLowMax && is_tiles(args.down) && is_tiles(args.up) &&
-           (args.inject_weight.empty() || is_tiles(args.inject_weight)) &&
-           is_aligned(args.residual.data) && is_aligned(args.block_out.data) &&
-           is_aligned(args.norm);
+           args.down.rows <= tiles::kLowMax && are_tiles(args) && is_aligned(args.residual.data) &&
+           is_aligned(args.block_out.data) && is_aligned(args.norm);
 }
 
 void stream_read_tiles(const op::StreamRead& args, Queue& queue) {
@@ -59,8 +78,8 @@ void stream_read_tiles(const op::StreamRead& args, Queue& queue) {
                             .products = products,
                             .epsilon = args.epsilon,
                             .share = 1.0f / static_cast<float>(args.streams)};
-    tiles::multiply_slices(read, queue);
-    tiles::collapse(read, queue);
+    tiles::multiply_slices(read, args.down.type, queue);
+    tiles::collapse(read, args.down.type, queue);
 }
 
 }  // namespace strata::cuda

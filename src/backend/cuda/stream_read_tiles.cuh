@@ -1,16 +1,25 @@
-// Op StreamRead with weights in BF16 on tensor cores, in two launches, each bounded by reading its
-// weight once for up to eight rows.
+// Op StreamRead with weights in BF16 or in Q8_0 on tensor cores, in two launches, each bounded by
+// reading its weight once for up to eight rows.
 //
 // As in stream_read_fused.cu the norm of a stream is a factor of its part of down . X, so the first
 // launch multiplies down with R * norm in slices that lie within one stream, and sums the squares
 // of a slice. A warp has 16 rows of a weight and some columns, all of them asked for before the
 // wait; the warps of a block have different columns and add up their sums. A tile of eight
-// columns is the window, so that a window costs what a row does. A value of F32 is the sum of three
-// in BF16, to the last bit: products are exact and sums are in F32.
+// columns is the window, so that a window costs what a row does. How weights and rows of x meet is
+// the form's: stream_read_bfloats.cuh, stream_read_codes.cuh. A form has
+//
+//   Slice<kRows>   what a warp of the first launch has, in kBytes of shared memory and registers
+//     ask          for the weights, before the wait
+//     put          four columns of a row of R * norm, by all lanes where kRoundsTogether
+//     arrive       the weights are there, to all lanes, and so is what lanes have put
+//     multiply     both
+//   Low<kRows>     the same of a block of the second launch, with l in kBytes: weights may take
+//                  shared_bytes() besides; all of the block meet between arrive and multiply
 #pragma once
 
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/tensor_core.cuh"
+#include "quant/type.h"
 
 namespace strata::cuda::tiles {
 
@@ -18,7 +27,6 @@ inline constexpr int kTileRows = 16;  // of a weight
 inline constexpr int kWindow = 8;     // rows of x that go through a weight together
 inline constexpr int kEight = 8;      // columns of a weight row in a load
 inline constexpr int kSpan = 32;      // columns of a weight row that four lanes have
-inline constexpr int kParts = 3;      // values in BF16 that one of F32 is the sum of
 inline constexpr int kStreamsMax = 4;
 inline constexpr int kSlicesMax = 8;  // of all streams
 
@@ -48,45 +56,41 @@ struct Tiled {
     __device__ int all_slices() const { return streams * slices; }
     __device__ int all_columns() const { return streams * width; }
     __device__ int stride() const { return (products + kTileRows - 1) / kTileRows * kTileRows; }
+    // Row `row` of the products, the last one where there is none.
+    __device__ const std::byte* product_row(int row, std::int64_t row_bytes) const {
+        const int there = min(row, products - 1);
+        return there < low ? down + there * row_bytes : inject_weight + (there - low) * row_bytes;
+    }
 };
 
 __device__ inline int row_of_lane() { return static_cast<int>(threadIdx.x) % kWarp / 4; }
 __device__ inline int eight_of_lane() { return static_cast<int>(threadIdx.x) % 4; }
 
-// Sums of 16 weight rows with the window, by part of x.
-struct TileSums {
-    float part[kParts][4] = {};
-
-    // The lane's eights of rows g and g + 8 of the tile, of 32 columns.
-    __device__ void add(uint4 upper, uint4 lower, int p, std::uint32_t x0, std::uint32_t x1,
-                        std::uint32_t x2, std::uint32_t x3) {
-        const std::uint32_t first[4] = {upper.x, lower.x, upper.y, lower.y};
-        const std::uint32_t second[4] = {upper.z, lower.z, upper.w, lower.w};
-        add_tile_bf16(part[p], first, x0, x1);
-        add_tile_bf16(part[p], second, x2, x3);
-    }
-    __device__ float sum(int i) const { return part[0][i] + (part[1][i] + part[2][i]); }
-    // Rows of kWindow sums: the lane's are in rows g and g + 8.
-    __device__ void store(float* to) const {
-        float* at = to + row_of_lane() * kWindow + eight_of_lane() * 2;
-        *reinterpret_cast<float2*>(at) = make_float2(sum(0), sum(1));
-        *reinterpret_cast<float2*>(at + 8 * kWindow) = make_float2(sum(2), sum(3));
-    }
-};
+// The sums of 16 weight rows with the window, of which a lane has those of rows g and g + 8.
+__device__ inline void store_tile(float* to, float2 upper, float2 lower) {
+    float* at = to + row_of_lane() * kWindow + eight_of_lane() * 2;
+    *reinterpret_cast<float2*>(at) = upper;
+    *reinterpret_cast<float2*>(at + 8 * kWindow) = lower;
+}
 
 // The columns of a slice, which fix how long the sums of a product are.
 inline constexpr int kSliceWarps = 8;
 inline constexpr int kSliceSpans = 5;  // of a warp
-inline constexpr int kSliceColumns = kSliceWarps * kSliceSpans * kSpan;
+inline constexpr int kWarpColumns = kSliceSpans * kSpan;
+inline constexpr int kSliceColumns = kSliceWarps * kWarpColumns;
 // The columns of up, which the warps of a block share.
 inline constexpr int kLowWarps = 5;
 inline constexpr int kLowSpans = 2;  // of a warp
 inline constexpr int kLowMax = kLowWarps * kLowSpans * kSpan;
+// The columns of x, of a block of the second launch.
+inline constexpr int kSets = 2;  // of eight
+inline constexpr int kColumns = kSets * kEight;
+inline constexpr int kReadThreads = kSets * kLowWarps * kWarp;
 
-// Submits the first launch.
-void multiply_slices(const Tiled& read, Queue& queue);
+// Submits the first launch. `type`: of the weights.
+void multiply_slices(const Tiled& read, quant::Type type, Queue& queue);
 // Submits the second one.
-void collapse(const Tiled& read, Queue& queue);
+void collapse(const Tiled& read, quant::Type type, Queue& queue);
 
 inline unsigned windows_of(const Tiled& read) {
     return static_cast<unsigned>((read.rows + kWindow - 1) / kWindow);
