@@ -132,14 +132,15 @@ TEST(Ops, are_timed_beside_the_bytes_that_they_move) {
     request.repeats = 1;
     request.small = true;
     const OpBench all = bench_ops(request).value();
-    for (const char* const name : {"stream_read", "draw_top_k_p", "dflash_block_q4_0",
-                                   "dflash_inject_bf16", "dflash_select_drawn"}) {
+    for (const char* const name :
+         {"stream_read", "stream_read_q8_0", "draw_top_k_p", "dflash_block_q4_0",
+          "dflash_inject_bf16", "dflash_select_drawn"}) {
         EXPECT_GT(std::ranges::count(all.ops, name, &OpFigure::name), 0) << name;
     }
     request.threads = 1;
     request.filter = "stream_read";
     const OpBench one = bench_ops(request).value();
-    ASSERT_EQ(one.ops.size(), 2u);
+    ASSERT_EQ(one.ops.size(), 4u);
     for (const OpFigure& figure : one.ops) {
         EXPECT_GT(figure.bytes, 0);
         EXPECT_GT(figure.floor_ms, 0);

@@ -17,7 +17,7 @@ Sizes sizes(const OpOptions& options) {
     return options.smoke ? Sizes{64, 32, 100} : Sizes{2560, 320, 248320};
 }
 
-OpCase stream_read(const OpOptions& options, std::int64_t rows) {
+OpCase stream_read(const OpOptions& options, std::int64_t rows, quant::Type type) {
     const Sizes size = sizes(options);
     const std::int64_t all = kStreams * size.width;
     const auto own = std::make_shared<Bed>(options, "stream_read");
@@ -27,9 +27,9 @@ OpCase stream_read(const OpOptions& options, std::int64_t rows) {
     args.block_out = bed.matrix(rows, size.width);
     args.block_inject = bed.matrix(rows, kStreams);
     args.norm = bed.floats(all, 0.5, 1.5);
-    args.down = bed.weight(quant::Type::bf16, size.rank, all);
-    args.up = bed.weight(quant::Type::bf16, all, size.rank);
-    args.inject_weight = bed.weight(quant::Type::bf16, kStreams, all);
+    args.down = bed.weight(type, size.rank, all);
+    args.up = bed.weight(type, all, size.rank);
+    args.inject_weight = bed.weight(type, kStreams, all);
     args.streams = kStreams;
     args.epsilon = 1e-6f;
     args.x = bed.matrix(rows, size.width);
@@ -81,7 +81,15 @@ OpCase mtp_fuse(const OpOptions& options, std::int64_t rows) {
 }  // namespace
 
 std::vector<OpFamily> stream_families() {
-    return {{"stream_read", stream_read}, {"output_head", output_head}, {"mtp_fuse", mtp_fuse}};
+    const auto reads = [](quant::Type type) {
+        return [type](const OpOptions& options, std::int64_t rows) {
+            return stream_read(options, rows, type);
+        };
+    };
+    return {{"stream_read", reads(quant::Type::bf16)},
+            {"stream_read_q8_0", reads(quant::Type::q8_0)},
+            {"output_head", output_head},
+            {"mtp_fuse", mtp_fuse}};
 }
 
 }  // namespace strata::bench
