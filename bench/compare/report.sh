@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that bench/results/*-cpu holds, in one run of about half an hour:
+# Everything that bench/results/*-cpu holds, in one run of an hour or so:
 #
 #   bench/compare/report.sh OUT [SYNTH8.gguf]
 #

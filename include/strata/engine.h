@@ -184,8 +184,9 @@ struct Drafting {
 enum class ResponseFormat : std::uint8_t {
     text,  // nothing
     // One JSON object (RFC 8259) in UTF-8, and an end token after it, where none of max_tokens, a
-    // stop string and a full context cuts it. Where the prompt leaves thinking open it begins with
-    // the token after the one that ends the thinking.
+    // stop string and a full context cuts it. Where the prompt leaves thinking open the answer is
+    // held to this from the token on that follows the one that ends the thinking: an end token
+    // before that ends the answer without an object.
     json_object
 };
 

@@ -18,7 +18,7 @@ namespace {
 struct Against {
     std::string file;
     std::optional<DeviceChoice> device;
-    std::size_t cache = kCacheNames.size();  // those: as `model`
+    std::size_t cache = kCacheNames.size();  // past the last: that of `model`
     std::size_t prompt_form = kPromptFormNames.size();
 };
 

@@ -16,7 +16,8 @@ namespace strata {
 // tokenizer.
 grammar::TokenSets text_tokens(const Tokenizer& tokenizer, std::span<const std::int32_t> ends);
 
-// The token that ends the thinking which a prompt leaves open; nothing where it leaves none.
+// The token that ends the thinking which a prompt leaves open; nothing where it leaves none, or the
+// vocabulary has no tokens <think> and </think>.
 std::optional<std::int32_t> open_thinking(const Tokenizer& tokenizer,
                                           std::span<const std::int32_t> prompt,
                                           std::span<const std::int32_t> ends);

@@ -92,7 +92,8 @@ struct Session::State final : spec::Follower {
     void count(const spec::Verified& window, DraftCounts& counts) const;
     Status check_request(const GenerateRequest& request) const;
     // What the request's format says of its answer.
-    std::optional<AnswerRule> rule_of(const GenerateRequest& request) const;
+    // Orders the vocabulary's tokens where no answer was held to anything before.
+    std::optional<AnswerRule> rule_of(const GenerateRequest& request);
     // Brings the sequence to the longest known part of `prompt`; the last token may be among it
     // where the logits after it are known.
     void resume(std::span<const std::int32_t> prompt);
@@ -101,7 +102,9 @@ struct Session::State final : spec::Follower {
     // Brings the sequence to exactly `prompt`.
     Status read(std::span<const std::int32_t> prompt, Completion& completion);
     // Takes tokens from next_logits on until something ends the generation.
-    Status decode(const GenerateRequest& request, TextOut& out, Completion& completion);
+    // `rule`: what the answer is held to; null: nothing.
+    Status decode(const GenerateRequest& request, AnswerRule* rule, TextOut& out,
+                  Completion& completion);
     // What a device is to pick, and what is done with it; as in spec::RoundParts.
     struct PickedBy {
         spec::Ask ask;

@@ -248,8 +248,8 @@ Result<std::int32_t> Sampler::pick_allowed(std::span<const float> logits,
                                            std::span<const std::int32_t> before,
                                            std::int64_t position, AnswerRule& rule) {
     if (sampling_.temperature == 0) {
-        STRATA_ASSIGN(const std::int32_t largest, pick_largest(logits, before, position));
-        if (rule.allows(largest)) return largest;
+        const auto largest = pick_largest(logits, before, position);
+        if (largest.ok() && rule.allows(largest.value())) return largest.value();
     }
     STRATA_ASSIGN(const grammar::TokenSet* const allowed, rule.allowed());
     candidates_.clear();
@@ -264,15 +264,15 @@ std::optional<std::int32_t> Sampler::pick_of(const model::RowPick& picked, std::
                                              const AnswerRule* rule) {
     const std::optional<std::int32_t> token =
         plain() ? picked.largest.token : pick_drawn(picked.drawn, position);
-    if (token && rule != nullptr && rule->holds() && !is_of_all(picked, *token, *rule))
-        return std::nullopt;
+    const bool held = token && rule != nullptr && rule->holds();
+    if (held && !stands(picked, *token, *rule)) return std::nullopt;
     return token;
 }
 
 // A draw takes the best score, and scores count from the largest logit: where both are of tokens
 // that are allowed, the others change nothing. Top-k and top-p keep more where some are left out.
-bool Sampler::is_of_all(const model::RowPick& picked, std::int32_t token,
-                        const AnswerRule& rule) const {
+bool Sampler::stands(const model::RowPick& picked, std::int32_t token,
+                     const AnswerRule& rule) const {
     if (!rule.allows(token)) return false;
     if (sampling_.temperature == 0) return true;
     return sampling_.top_k == 0 && sampling_.top_p >= 1 && rule.allows(picked.drawn.front().token);

@@ -61,8 +61,9 @@ class Sampler final : public spec::Draw {
         double logit;
         std::int32_t id;
     };
-    // Whether a token is the one picked from all, whether or not a rule leaves others out.
-    bool is_of_all(const model::RowPick& picked, std::int32_t token, const AnswerRule& rule) const;
+    // Whether a token that was picked from all is allowed, and sure to be what would be picked from
+    // the allowed ones alone.
+    bool stands(const model::RowPick& picked, std::int32_t token, const AnswerRule& rule) const;
     Result<std::int32_t> pick_allowed(std::span<const float> logits,
                                       std::span<const std::int32_t> before, std::int64_t position,
                                       AnswerRule& rule);

@@ -51,7 +51,7 @@ Status Session::State::check_request(const GenerateRequest& request) const {
     return Ok{};
 }
 
-std::optional<AnswerRule> Session::State::rule_of(const GenerateRequest& request) const {
+std::optional<AnswerRule> Session::State::rule_of(const GenerateRequest& request) {
     if (request.format == ResponseFormat::text) return std::nullopt;
     const std::vector<std::int32_t>& ends = parts.info.end_tokens;
     if (!parts.texts) parts.texts = text_tokens(*parts.tokenizer, ends);
@@ -142,11 +142,9 @@ Status Session::State::run_rounds(const GenerateRequest& request,
     return Ok{};
 }
 
-Status Session::State::decode(const GenerateRequest& request, TextOut& out,
+Status Session::State::decode(const GenerateRequest& request, AnswerRule* rule, TextOut& out,
                               Completion& completion) {
     if (request.max_tokens == 0) return Ok{};
-    std::optional<AnswerRule> rule = rule_of(request);
-    AnswerRule* const held_to = rule ? &*rule : nullptr;
     Sampler sampler(request.sampling);
     std::vector<std::int32_t> text(request.prompt);
     const auto take_token = [&](std::int32_t token) -> Result<bool> {
@@ -155,13 +153,13 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
         completion.finish = Finish::stop;
         if (!request.ignore_end_tokens && parts.is_end_token(token)) return true;
         if (!out.push(token)) return true;
-        if (rule && !rule->take(token)) return true;
+        if (rule != nullptr && !rule->take(token)) return true;
         completion.finish = Finish::length;
         return static_cast<std::int64_t>(completion.tokens.size()) == request.max_tokens;
     };
     const spec::Take take = [&](std::span<const float> logits) -> Result<bool> {
         STRATA_ASSIGN(const std::int32_t token,
-                      sampler.pick(logits, text, static_cast<std::int64_t>(text.size()), held_to));
+                      sampler.pick(logits, text, static_cast<std::int64_t>(text.size()), rule));
         return take_token(token);
     };
     PickedBy picked;
@@ -171,7 +169,7 @@ Status Session::State::decode(const GenerateRequest& request, TextOut& out,
         sampler.ask(before, window, step);
     };
     picked.take = [&](const model::RowPick& pick) -> Result<std::optional<bool>> {
-        const auto token = sampler.pick_of(pick, static_cast<std::int64_t>(text.size()), held_to);
+        const auto token = sampler.pick_of(pick, static_cast<std::int64_t>(text.size()), rule);
         if (!token) return std::optional<bool>();
         STRATA_ASSIGN(const bool ended, take_token(*token));
         return std::optional(ended);
@@ -206,9 +204,10 @@ Result<Completion> Session::generate(const GenerateRequest& request, const TextS
     state_->drafts = state_->drafter != nullptr && several;
     state_->keeps = request.keep_states && state_->parts.keeps_states();
     STRATA_TRY(state_->read(request.prompt, completion));
+    std::optional<AnswerRule> rule = state_->rule_of(request);
     const auto start = std::chrono::steady_clock::now();
     TextOut out(state_->parts.tokenizer, std::move(stops), sink, completion.text);
-    STRATA_TRY(state_->decode(request, out, completion));
+    STRATA_TRY(state_->decode(request, rule ? &*rule : nullptr, out, completion));
     if (state_->keeps) state_->keep_state();
     // Of work that no step came after.
     STRATA_TRY(state_->parts.target->status());

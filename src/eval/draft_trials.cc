@@ -222,7 +222,7 @@ class KindTrials {
         for (std::size_t i = kPlain + 1; i < trials_.size(); ++i) {
             if (runs.mine()) turns.push_back(i);
         }
-        // Another one begins with each prompt: what comes after what costs a speed nothing then.
+        // Each is first as often as the others, and last.
         const auto first = static_cast<std::size_t>(prompt) % turns.size();
         std::rotate(turns.begin(), turns.begin() + static_cast<std::ptrdiff_t>(first), turns.end());
         std::vector<Completion> done(trials_.size());

@@ -35,7 +35,7 @@ class Json {
     // Whether the text is an object. Nothing follows it.
     bool complete() const { return place_ == Place::done; }
 
-    // States of which the same follows are equal.
+    // Equal states are followed by the same.
     friend bool operator==(const Json&, const Json&) = default;
     std::size_t hash() const;
 
@@ -74,7 +74,11 @@ class Json {
     bool begin_literal(std::uint8_t byte);
     bool begin_number(std::uint8_t byte);
     bool begin_digits(std::uint8_t byte, Place place);
-    bool go_on_with_run(int most) { return run_ < most && ++run_ > 0; }
+    bool go_on_with_run(int most) {
+        if (run_ >= most) return false;
+        ++run_;
+        return true;
+    }
     bool open(bool object);
     bool close(std::uint8_t byte);
     bool go_to(Place place) {

@@ -16,6 +16,7 @@ class JsonString {
     Step push(std::uint8_t byte);
 
     friend bool operator==(const JsonString&, const JsonString&) = default;
+    // Of the state, for a hash.
     std::uint8_t number() const { return static_cast<std::uint8_t>(place_); }
 
   private:

@@ -38,7 +38,7 @@ bool TokenSets::may_follow(const Json& state, std::int32_t token) const {
 const TokenSet& TokenSets::following(const Json& state) {
     const auto kept = kept_.find(state);
     if (kept != kept_.end()) return kept->second;
-    if (kept_.size() == kKeptMax) kept_.clear();
+    if (kept_.size() == kKeptMax) kept_.erase(kept_.begin());
     return kept_.emplace(state, find_following(state)).first->second;
 }
 

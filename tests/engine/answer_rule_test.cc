@@ -8,6 +8,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/sampler.h"
 #include "synth/synth.h"
@@ -176,6 +178,21 @@ TEST(AnswerRule, where_no_token_goes_on_there_is_an_error) {
         ASSERT_FALSE(token.ok());
         EXPECT_EQ(token.error().message,
                   "none of the vocabulary's 2 tokens goes on with the answer as JSON");
+    }
+}
+
+TEST(AnswerRule, logits_of_tokens_that_are_left_out_do_not_matter) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    grammar::TokenSets texts({"a", "{"});
+    for (const double temperature : {0.0, 1.0}) {
+        AnswerRule rule(texts, kEnds, std::nullopt);
+        Sampler sampler({.temperature = temperature});
+        const auto token = sampler.pick(std::vector<float>{kInfinity, -3}, {}, 0, &rule);
+        ASSERT_TRUE(token.ok()) << token.error().message;
+        EXPECT_EQ(*token, 1);
+        const auto none = sampler.pick(std::vector<float>{5, -kInfinity}, {}, 0, &rule);
+        ASSERT_FALSE(none.ok());
+        EXPECT_NE(none.error().message.find("finite"), std::string::npos);
     }
 }
 

@@ -120,6 +120,23 @@ TEST_F(Formatted, thinking_is_free_and_what_follows_it_is_json) {
     }
 }
 
+TEST_F(Formatted, an_end_token_while_the_model_thinks_ends_the_answer_without_an_object) {
+    const auto& ends = engine_->info().end_tokens;
+    int ended = 0;
+    for (std::uint64_t seed = 0; ended < 2; ++seed) {
+        ASSERT_LT(seed, 400u);
+        GenerateRequest asked = request({.temperature = 2, .seed = seed}, 200);
+        asked.prompt.push_back(kThinkToken);
+        const Completion got = generate({.kind = DraftKind::mtp}, asked);
+        if (std::ranges::count(got.tokens, kThoughtToken) > 0) continue;
+        if (std::ranges::count(ends, got.tokens.back()) == 0) continue;
+        ++ended;
+        EXPECT_EQ(got.finish, Finish::stop);
+        asked.format = ResponseFormat::text;
+        EXPECT_EQ(generate({}, asked).tokens, got.tokens);
+    }
+}
+
 TEST_F(Formatted, each_answer_of_a_conversation_is_an_object_of_its_own) {
     for (const DraftKind kind : {DraftKind::none, DraftKind::mtp}) {
         Session session = engine_->make_session(0, {.kind = kind}).value();

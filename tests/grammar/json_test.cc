@@ -156,7 +156,7 @@ TEST(Json, white_space_ends_at_the_length_that_is_allowed) {
     expect_dead({lead + " ", "{\"a\":1\v", "{\"a\":1\f", "{\xc2"});
 }
 
-TEST(Json, states_are_equal_where_the_same_follows) {
+TEST(Json, how_a_text_came_to_its_place_is_forgotten) {
     const auto after = [](const std::string& text) {
         Json state;
         EXPECT_TRUE(state.push(text)) << text;
