@@ -72,6 +72,7 @@ inline constexpr std::int64_t kBenchRepeats = 5;
 inline constexpr std::int64_t kBenchDepth = 256;
 inline constexpr std::int64_t kBenchDecodeTokens = 32;
 inline constexpr std::int64_t kBenchPromptTokens = 512;
+inline constexpr std::int64_t kBenchDrafts = 64;
 
 struct BenchOptions {
     EngineOptions model;
@@ -122,6 +123,36 @@ struct PromptBench {
 // An empty sequence reads a prompt; the work ends with the logits of the last token.
 Result<PromptBench> bench_prompt(const PromptBenchRequest& request,
                                  const BenchProgress& progress = {});
+
+struct DraftBenchRequest : BenchOptions {
+    std::int64_t depth = kBenchDepth;         // tokens before the first draft
+    std::int64_t drafts = kBenchDrafts;       // that each repeat makes
+    std::vector<std::int64_t> guesses = {3};  // of a draft, 1 to kWindowMax - 1
+};
+
+// A draft after a context that has grown by one token: what it needs of that token is part of it.
+struct DraftFigure {
+    DraftKind kind = DraftKind::dflash;  // or mtp
+    std::int64_t guesses = 0;
+    Spread ms;
+    BytesRead bytes;  // each once a draft, or once a guess of the MTP layer
+    double floor_ms = 0;
+    std::uint64_t checksum = 0;  // of the tokens guessed, the same in every repeat
+
+    double reached() const { return ms.median > 0 ? floor_ms / ms.median : 0; }
+};
+
+struct DraftBench {
+    MachineRates machine;
+    std::vector<DraftFigure>
+        drafts;  // by guesses, of each the DFlash2 draft's, then the MTP layer's
+};
+
+// Greedy drafts without a floor of the DFlash2 draft of `model.dflash` and of the MTP layer, of
+// `model.mtp` or the model's own, those that there are. Errors: as for bench_decode; neither is
+// there; more guesses than a block has.
+Result<DraftBench> bench_draft(const DraftBenchRequest& request,
+                               const BenchProgress& progress = {});
 
 struct LoadBench {
     bool cold = false;      // the file was dropped from the page cache before each timing

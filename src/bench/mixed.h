@@ -18,10 +18,17 @@ inline std::uint64_t mixed(std::uint64_t seed, std::uint64_t at) {
 inline constexpr std::uint64_t kChecksumStart = 0xcbf29ce484222325;
 
 // FNV-1a of the values' bits, going on from `checksum`.
+inline constexpr std::uint64_t kChecksumPrime = 0x100000001b3;
 inline std::uint64_t add_to_checksum(std::uint64_t checksum, std::span<const float> values) {
-    constexpr std::uint64_t kPrime = 0x100000001b3;
     for (const float value : values) {
-        checksum = (checksum ^ std::bit_cast<std::uint32_t>(value)) * kPrime;
+        checksum = (checksum ^ std::bit_cast<std::uint32_t>(value)) * kChecksumPrime;
+    }
+    return checksum;
+}
+
+inline std::uint64_t add_to_checksum(std::uint64_t checksum, std::span<const std::int32_t> values) {
+    for (const std::int32_t value : values) {
+        checksum = (checksum ^ static_cast<std::uint32_t>(value)) * kChecksumPrime;
     }
     return checksum;
 }

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "bench/clock.h"
 #include "bench/device_rates.h"
+#include "bench/draft_work.h"
 #include "engine/fit.h"
 
 namespace strata::bench {
@@ -28,6 +29,12 @@ double mean(const std::vector<std::int64_t>& counts) {
     double sum = 0;
     for (const std::int64_t count : counts) sum += static_cast<double>(count);
     return sum / static_cast<double>(counts.size());
+}
+
+Result<std::optional<gguf::File>> open_given(const std::string& path) {
+    if (path.empty()) return std::optional<gguf::File>();
+    STRATA_ASSIGN(gguf::File file, gguf::File::open(path));
+    return std::optional(std::move(file));
 }
 
 }  // namespace
@@ -60,22 +67,30 @@ Result<Runner> Runner::load(const BenchOptions& options, std::int64_t rows_max,
     Runner runner(options);
     runner.cache_ = cache_type(model.cache);
     STRATA_ASSIGN(gguf::File file, gguf::File::open(model.model));
+    STRATA_ASSIGN(std::optional<gguf::File> mtp, open_given(model.mtp));
+    STRATA_ASSIGN(std::optional<gguf::File> draft, open_given(model.dflash));
+    const EngineFiles files{&file, mtp ? &*mtp : nullptr, draft ? &*draft : nullptr};
     EngineOptions planned = model;
     planned.context = context;
     if (!saves) planned.checkpoints = 0;
     const auto fits = [&](std::optional<std::uint64_t> device) -> Status {
-        STRATA_ASSIGN([[maybe_unused]] const model::Fit fit,
-                      fit_engine(planned, {.model = &file}, device));
+        STRATA_ASSIGN([[maybe_unused]] const model::Fit fit, fit_engine(planned, files, device));
         return Ok{};
     };
     STRATA_ASSIGN(ChosenBackend chosen, choose_backend(model.device, model.threads, fits));
     if (!chosen.gpu) STRATA_TRY(fits(std::nullopt));
     runner.backend_ = std::move(chosen.backend);
     runner.gpu_ = chosen.gpu;
-    STRATA_ASSIGN(
-        runner.target_,
-        model::Target::load(std::move(file), *runner.backend_.device, runner.backend_.ops,
-                            std::max(rows_max, model.chunk), {.cache_bytes = model.ngram_cache}));
+    STRATA_ASSIGN(runner.target_,
+                  model::Target::load(std::move(file), *runner.backend_.device, runner.backend_.ops,
+                                      std::max(rows_max, model.chunk),
+                                      {.cache_bytes = model.ngram_cache}, std::move(mtp)));
+    if (draft) {
+        STRATA_ASSIGN(
+            runner.dflash_,
+            dflash::BlockModel::load(*std::move(draft), *runner.target_, *runner.backend_.device,
+                                     runner.backend_.ops, runner.target_->rows_max()));
+    }
     runner.count_ = std::make_unique<WorkCount>(runner.target_->file(), runner.target_->config(),
                                                 runner.cache_);
     return runner;
@@ -83,6 +98,16 @@ Result<Runner> Runner::load(const BenchOptions& options, std::int64_t rows_max,
 
 model::SequenceOptions Runner::sequence_options(std::int64_t context) const {
     return {context, cache_, false};
+}
+
+BytesRead Runner::draft_bytes(bool block, std::int64_t length, std::int64_t guesses) const {
+    const double head = count_->head_bytes();
+    if (block) {
+        return block_draft_bytes(dflash_->file(), dflash_->config(), cache_, head, length, guesses);
+    }
+    const gguf::File* own = target_->mtp_file();
+    return mtp_draft_bytes(own != nullptr ? *own : target_->file(), target_->config(), cache_, head,
+                           length, guesses);
 }
 
 std::vector<std::int32_t> Runner::draw_tokens(std::int64_t count) const {

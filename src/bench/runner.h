@@ -12,6 +12,7 @@
 #include "bench/mixed.h"
 #include "bench/work.h"
 #include "model/target.h"
+#include "spec/dflash/block_model.h"
 #include "strata/bench.h"
 
 namespace strata::bench {
@@ -40,6 +41,11 @@ class Runner {
     model::Target& target() { return *target_; }
     model::SequenceOptions sequence_options(std::int64_t context) const;
     op::CacheType cache() const { return cache_; }
+    // The DFlash2 draft of BenchOptions; null: none was given.
+    dflash::BlockModel* dflash() { return dflash_.get(); }
+    bool has_mtp() const { return target_->config().mtp_layers > 0; }
+    // That a draft must read, after so many tokens: of the block draft or the MTP layer.
+    BytesRead draft_bytes(bool block, std::int64_t length, std::int64_t guesses) const;
 
     // As BenchOptions says.
     std::vector<std::int32_t> draw_tokens(std::int64_t count) const;
@@ -68,6 +74,7 @@ class Runner {
     op::CacheType cache_ = op::CacheType::f16;
     Backend backend_;
     std::unique_ptr<model::Target> target_;
+    std::unique_ptr<dflash::BlockModel> dflash_;
     std::unique_ptr<WorkCount> count_;
     std::int64_t steps_ = 0;
 };

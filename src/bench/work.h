@@ -43,6 +43,7 @@ class WorkCount {
 
     // `experts_read`: how many different experts the rows chose, one number a layer.
     Work step(const StepShape& shape, const std::vector<std::int64_t>& experts_read) const;
+    double head_bytes() const { return head_bytes_; }
 
   private:
     void add_state(const StepShape& shape, Work& work) const;

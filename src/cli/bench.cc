@@ -26,11 +26,14 @@ struct Bench {
     std::int64_t depth = kBenchDepth;
     std::int64_t tokens = 0;
     std::optional<std::vector<std::int32_t>> windows;
+    std::optional<std::vector<std::int32_t>> guesses;
+    std::string mtp;
     std::string filter;
 };
 
 void fill(const Bench& from, BenchOptions& to) {
     to.model = engine_options(from.model);
+    to.model.mtp = from.mtp;
     to.repeats = from.repeats;
     to.seed = from.seed.value_or(to.seed);
     to.one_token = from.one_token;
@@ -93,6 +96,11 @@ std::string text(const WorkFigure& figure) {
                   hex(figure.checksum), "\n");
 }
 
+Json object(const BytesRead& bytes) {
+    return {{"all", bytes.all()},   {"experts", bytes.experts}, {"head", bytes.head},
+            {"dense", bytes.dense}, {"rows", bytes.rows},       {"state", bytes.state}};
+}
+
 Json object(const WorkFigure& figure) {
     return {{"rows", figure.rows},
             {"ms", object(figure.ms)},
@@ -101,13 +109,7 @@ Json object(const WorkFigure& figure) {
             {"reached", figure.reached()},
             {"bytes_floor_ms", figure.bytes_ms},
             {"multiply_adds_floor_ms", figure.multiply_adds_ms},
-            {"bytes",
-             {{"all", figure.bytes.all()},
-              {"experts", figure.bytes.experts},
-              {"head", figure.bytes.head},
-              {"dense", figure.bytes.dense},
-              {"rows", figure.bytes.rows},
-              {"state", figure.bytes.state}}},
+            {"bytes", object(figure.bytes)},
             {"multiply_adds", figure.multiply_adds},
             {"experts_read", figure.experts_read},
             {"checksum", hex(figure.checksum)},
@@ -171,6 +173,48 @@ Status run_prompt(const Bench& options) {
                                 {"repeats", request.repeats},
                                 {"ngram_table", object(found.table)},
                                 {"prompt", object(found.prompt)}}));
+}
+
+std::string_view name_of(DraftKind kind) { return kind == DraftKind::mtp ? "mtp" : "dflash"; }
+
+std::string text(const DraftFigure& figure) {
+    const BytesRead& bytes = figure.bytes;
+    return concat(name_of(figure.kind), ", ", figure.guesses, " guesses\n  time         ",
+                  text(figure.ms), "\n  floor        ", fixed(figure.floor_ms, 3), " ms, ",
+                  fixed(100 * figure.reached(), 1), " % reached\n  reads        ",
+                  fixed(bytes.all() / 1e6, 2), " MB: experts ", fixed(bytes.experts / 1e6, 2),
+                  ", head ", fixed(bytes.head / 1e6, 2), ", dense ", fixed(bytes.dense / 1e6, 2),
+                  ", rows ", fixed(bytes.rows / 1e6, 2), ", state ", fixed(bytes.state / 1e6, 2),
+                  "\n  checksum     ", hex(figure.checksum), "\n");
+}
+
+Json object(const DraftFigure& figure) {
+    return {{"draft", name_of(figure.kind)},   {"guesses", figure.guesses},
+            {"ms", object(figure.ms)},         {"floor_ms", figure.floor_ms},
+            {"reached", figure.reached()},     {"bytes", object(figure.bytes)},
+            {"checksum", hex(figure.checksum)}};
+}
+
+Status run_draft(const Bench& options) {
+    DraftBenchRequest request;
+    fill(options, request);
+    request.depth = options.depth;
+    request.drafts = options.tokens;
+    if (options.guesses) request.guesses.assign(options.guesses->begin(), options.guesses->end());
+    Watched watched("draft");
+    STRATA_ASSIGN(const DraftBench found, bench_draft(request, watched.callback()));
+    if (!options.json) {
+        std::string out = text(found.machine);
+        for (const DraftFigure& figure : found.drafts) out += text(figure);
+        return print(out);
+    }
+    Json out = {{"bench", "draft"},
+                {"machine", object(found.machine)},
+                {"depth", request.depth},
+                {"repeats", request.repeats},
+                {"drafts", Json::array()}};
+    for (const DraftFigure& figure : found.drafts) out["drafts"].push_back(object(figure));
+    return print(json_line(out));
 }
 
 std::string text(const LoadBench& found) {
@@ -251,11 +295,11 @@ void add_common(Options& options, Bench* to) {
     options.flag("--json", &to->json, "Print one JSON object instead of a table");
 }
 
-void add_work(Options& options, Bench* to, std::int64_t tokens, const std::string& help) {
+void add_work(Options& options, Bench* to, const std::string& name, std::int64_t count,
+              const std::string& help) {
     add_model_option(options, &to->model);
-    to->tokens = tokens;
-    options.integer("-n,--tokens", {1, INT32_MAX}, &to->tokens,
-                    concat(help, " (default: ", tokens, ")"));
+    to->tokens = count;
+    options.integer(name, {1, INT32_MAX}, &to->tokens, concat(help, " (default: ", count, ")"));
     options.flag("--one-token", &to->one_token,
                  "One drawn token again and again, so that rows choose much the same experts");
     options.flag("--small", &to->small,
@@ -265,7 +309,8 @@ void add_work(Options& options, Bench* to, std::int64_t tokens, const std::strin
 
 Run add_decode(Options& options) {
     const auto to = std::make_shared<Bench>();
-    add_work(options, to.get(), kBenchDecodeTokens, "Tokens that each repeat decodes at least");
+    add_work(options, to.get(), "-n,--tokens", kBenchDecodeTokens,
+             "Tokens that each repeat decodes at least");
     options.integer("--depth", {0, INT32_MAX}, &to->depth,
                     concat("Tokens before the first window (default: ", to->depth, ")"));
     options.list("--rows", "window size", &to->windows,
@@ -284,8 +329,30 @@ Run add_decode(Options& options) {
 
 Run add_prompt(Options& options) {
     const auto to = std::make_shared<Bench>();
-    add_work(options, to.get(), kBenchPromptTokens, "Tokens of the prompt");
+    add_work(options, to.get(), "-n,--tokens", kBenchPromptTokens, "Tokens of the prompt");
     return [to] { return run_prompt(*to); };
+}
+
+Run add_draft_bench(Options& options) {
+    const auto to = std::make_shared<Bench>();
+    add_work(options, to.get(), "-n,--drafts", kBenchDrafts, "Drafts of each repeat");
+    options.text("--dflash", "FILE", &to->model.dflash, "A DFlash2 draft for this model");
+    options.text("--mtp", "FILE", &to->mtp,
+                 "The MTP layer in a file of its own (default: the model's own, if it has one)");
+    options.integer("--depth", {1, INT32_MAX}, &to->depth,
+                    concat("Tokens before the first draft (default: ", to->depth, ")"));
+    options.list("--guesses", "number", &to->guesses,
+                 concat("Guesses of a draft, 1 to ", kWindowMax - 1,
+                        "; of several (3,7) drafts take turns (default: 3)"));
+    options.check([to]() -> Status {
+        for (const std::int32_t guesses : to->guesses.value_or(std::vector<std::int32_t>())) {
+            if (guesses >= 1 && guesses < kWindowMax) continue;
+            return STRATA_ERROR("--guesses has ", guesses, ", and 1 to ", kWindowMax - 1,
+                                " is wanted");
+        }
+        return Ok{};
+    });
+    return [to] { return run_draft(*to); };
 }
 
 Run add_load(Options& options) {
@@ -315,6 +382,7 @@ Run add_op(Options& options) {
 Run add_bench(Options& options) {
     return options.commands({{"decode", "Time verify windows after a context", add_decode},
                              {"prompt", "Time the reading of a prompt", add_prompt},
+                             {"draft", "Time what drafters take to guess", add_draft_bench},
                              {"op", "Time single ops at the widths of Flash-Next", add_op},
                              {"load", "Time from a file to the first token", add_load}});
 }

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <string>
 
+#include "gguf/reader.h"
 #include "strata/synth.h"
 #include "tests/support/temp_dir.h"
 
@@ -18,6 +21,8 @@ class Bench : public ::testing::Test {
         SynthRequest synth;
         synth.preset = "tiny";
         synth.output = path_;
+        synth.mtp = true;
+        synth.dflash = draft_;
         STRATA_CHECK(synthesize_model(synth).ok());
     }
     template <typename Request>
@@ -31,6 +36,7 @@ class Bench : public ::testing::Test {
     }
     test::TempDir folder_;
     std::string path_ = folder_ / "m.gguf";
+    std::string draft_ = folder_ / "d.gguf";
 };
 
 void expect_figure(const WorkFigure& figure) {
@@ -75,6 +81,79 @@ TEST_F(Bench, a_prompt_is_the_same_in_chunks_of_any_size) {
     // Each of its three chunks reads the dense weights.
     EXPECT_DOUBLE_EQ(cut.prompt.bytes.dense, 3 * whole.prompt.bytes.dense);
     EXPECT_EQ(cut.prompt.bytes.head, whole.prompt.bytes.head);
+}
+
+double file_bytes(const std::string& path, const std::function<bool(const std::string&)>& wanted) {
+    const gguf::File file = gguf::File::open(path).value();
+    double bytes = 0;
+    for (const gguf::Tensor& tensor : file.tensors()) {
+        if (wanted(tensor.name)) bytes += static_cast<double>(tensor.data.size());
+    }
+    return bytes;
+}
+
+TEST_F(Bench, drafts_are_timed_beside_what_they_must_read) {
+    auto draft = request<DraftBenchRequest>();
+    draft.model.dflash = draft_;
+    draft.depth = 9;
+    draft.drafts = 3;
+    draft.guesses = {1, 2};
+    const DraftBench found = bench_draft(draft).value();
+    ASSERT_EQ(found.drafts.size(), 4u);
+    for (const DraftFigure& figure : found.drafts) {
+        EXPECT_LE(figure.ms.least, figure.ms.median);
+        EXPECT_GT(figure.ms.least, 0);
+        EXPECT_DOUBLE_EQ(figure.floor_ms, 1e3 * figure.bytes.all() / found.machine.read_bytes);
+        EXPECT_DOUBLE_EQ(figure.reached(), figure.floor_ms / figure.ms.median);
+    }
+    const DraftFigure& block = found.drafts[2];
+    EXPECT_EQ(block.kind, DraftKind::dflash);
+    EXPECT_EQ(block.guesses, 2);
+    const double head = file_bytes(path_, [](const auto& name) { return name == "output.weight"; });
+    EXPECT_EQ(block.bytes.head, head);
+    EXPECT_EQ(block.bytes.dense, file_bytes(draft_, [](const auto& name) {
+                  return name != "selector_predecessor.weight" &&
+                         name != "selector_successor.weight";
+              }));
+    EXPECT_NE(block.checksum, found.drafts[0].checksum);
+    // A chain reads the layer again for each guess.
+    const DraftFigure& chain = found.drafts[3];
+    EXPECT_EQ(chain.kind, DraftKind::mtp);
+    EXPECT_EQ(chain.bytes.head, 2 * head);
+    EXPECT_EQ(chain.bytes.all(), 2 * found.drafts[1].bytes.all());
+    // The tiny preset's layer is its fifth; a token has 4 of 16 experts.
+    const auto is_expert = [](const std::string& name) {
+        return name.find("_exps") != std::string::npos;
+    };
+    const auto in_layer = [](const std::string& name) { return name.starts_with("blk.4."); };
+    const double experts =
+        file_bytes(path_, [&](const auto& name) { return in_layer(name) && is_expert(name); });
+    EXPECT_DOUBLE_EQ(chain.bytes.experts, 2 * experts * 4 / 16);
+    EXPECT_DOUBLE_EQ(chain.bytes.dense, 2 * file_bytes(path_, [&](const auto& name) {
+                                            return in_layer(name) && !is_expert(name);
+                                        }));
+}
+
+TEST_F(Bench, drafts_that_cannot_be_made_are_refused) {
+    auto draft = request<DraftBenchRequest>();
+    for (const std::int64_t guesses : {0, 16}) {
+        draft.guesses = {guesses};
+        EXPECT_NE(bench_draft(draft).error().message.find("wanted 1 to 15"), std::string::npos);
+    }
+    draft.guesses = {};
+    EXPECT_FALSE(bench_draft(draft).ok());
+    draft.guesses = {15};
+    draft.model.dflash = draft_;
+    EXPECT_NE(bench_draft(draft).error().message.find("of this one"), std::string::npos);
+    draft.guesses = {1};
+    draft.depth = 0;
+    EXPECT_FALSE(bench_draft(draft).ok());
+    auto none = request<DraftBenchRequest>();
+    SynthRequest synth;
+    synth.preset = "tiny";
+    synth.output = none.model.model = folder_ / "none.gguf";
+    ASSERT_TRUE(synthesize_model(synth).ok());
+    EXPECT_NE(bench_draft(none).error().message.find("no MTP layer"), std::string::npos);
 }
 
 TEST_F(Bench, a_load_is_timed_and_its_memory_told) {

@@ -27,6 +27,24 @@ TEST(BenchCommand, shows_each_figure_beside_its_floor_and_a_checksum) {
     for (const char* part : {"floor", "% reached", "checksum", "tokens/s"}) {
         EXPECT_NE(prompt.out.find(part), std::string::npos) << prompt.out;
     }
+    const Json draft = json_of(
+        run_strata({"bench", "draft", "-m", tiny().path(), "--dflash", draft_of("tiny"), "--small",
+                    "--guesses", "2", "-n", "2", "--depth", "5", "--repeats", "2", "--json"}));
+    ASSERT_EQ(draft["drafts"].size(), 2u);
+    EXPECT_EQ(draft["drafts"][0]["draft"], "dflash");
+    EXPECT_EQ(draft["drafts"][1]["draft"], "mtp");
+    for (const Json& one : draft["drafts"]) {
+        EXPECT_EQ(one["guesses"], 2);
+        EXPECT_GT(one["ms"]["median"], 0);
+        EXPECT_GT(one["floor_ms"], 0);
+        EXPECT_GT(one["bytes"]["head"], 0);
+    }
+    const Ran table = run_strata({"bench", "draft", "-m", tiny().path(), "--small", "-n", "1",
+                                  "--depth", "3", "--repeats", "1"});
+    expect_done(table);
+    for (const char* part : {"mtp, 3 guesses", "floor", "% reached", "checksum"}) {
+        EXPECT_NE(table.out.find(part), std::string::npos) << table.out;
+    }
     const Json load =
         json_of(run_strata({"bench", "load", "-m", tiny().path(), "--repeats", "1", "--json"}));
     EXPECT_GT(load["ready_ms"]["median"], 0);
@@ -39,6 +57,8 @@ TEST(BenchCommand, wrong_use) {
     expect_wrong_use(run_strata({"bench", "prompt", "-m", tiny().path(), "-n", "0"}), "--tokens");
     expect_wrong_use(run_strata({"bench", "decode", "-m", tiny().path(), "--rows", "17"}),
                      "1 to 16");
+    expect_wrong_use(run_strata({"bench", "draft", "-m", tiny().path(), "--guesses", "16"}),
+                     "1 to 15");
     expect_failed(run_strata({"bench", "load", "-m", tiny().directory() / "none"}), "none");
 }
 
