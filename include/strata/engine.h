@@ -185,8 +185,8 @@ enum class ResponseFormat : std::uint8_t {
     text,  // nothing
     // One JSON object (RFC 8259) in UTF-8, and an end token after it, where none of max_tokens, a
     // stop string and a full context cuts it. Where the prompt leaves thinking open the answer is
-    // held to this from the token on that follows the one that ends the thinking: an end token
-    // before that ends the answer without an object.
+    // held to this from the token on that follows the one that ends the thinking; before that any
+    // token may come but an end token, in whose place another one is drawn.
     json_object
 };
 

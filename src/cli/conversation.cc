@@ -1,5 +1,6 @@
 #include "cli/conversation.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -73,7 +74,9 @@ Status Conversation::ask(const std::string& text, const TextSink& sink) {
     turns_.push_back({text, tokens_.size(), answer_ended_});
     tokens_ = std::move(request.prompt);
     tokens_.insert(tokens_.end(), completion.tokens.begin(), completion.tokens.end());
-    answer_ended_ = completion.finish == Finish::stop;
+    const auto& ends = engine_->info().end_tokens;
+    answer_ended_ = !completion.tokens.empty() &&
+                    std::ranges::find(ends, completion.tokens.back()) != ends.end();
     const auto count = static_cast<std::int64_t>(completion.tokens.size());
     if (completion.finish == Finish::length && count != options_.max_tokens) {
         // The last token needs no room: nothing was run after it.

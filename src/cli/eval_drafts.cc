@@ -348,6 +348,11 @@ void add_common(Options& options, EvalDrafts* to) {
             if (rows >= 2 && rows <= kWindowMax) continue;
             return STRATA_ERROR("--spec holds ", rows, ", and 2 to ", kWindowMax, " is wanted");
         }
+        if (std::ranges::find(to->drafts, "none") != to->drafts.end()) {
+            return STRATA_ERROR(
+                "--draft none is no drafter, and one of suffix, mtp, dflash, joined "
+                "and auto is wanted: each is tried beside none");
+        }
         const auto names = to->drafts.empty() ? loaded_drafters(*to, true) : to->drafts;
         STRATA_ASSIGN(const auto all, variants(*to, names));
         for (const Variant& one : all) STRATA_TRY(check_drafter(one.drafting));

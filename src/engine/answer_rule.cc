@@ -51,6 +51,7 @@ AnswerRule::AnswerRule(grammar::TokenSets& texts, std::span<const std::int32_t> 
 }
 
 bool AnswerRule::allows(std::int32_t token) const {
+    if (thinking_end_) return token == *thinking_end_ || !ends_.has(token);
     return state_.complete() ? ends_.has(token) : texts_->may_follow(state_, token);
 }
 

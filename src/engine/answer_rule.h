@@ -31,10 +31,11 @@ class AnswerRule {
     AnswerRule(grammar::TokenSets& texts, std::span<const std::int32_t> ends,
                std::optional<std::int32_t> thinking_end);
 
-    // Whether anything is said of the next token. What follows is of rules that say something.
+    // Whether the next token is held to the grammar. Before that, while the model thinks, all are
+    // allowed but end tokens, and the one that ends the thinking is none.
     bool holds() const { return !thinking_end_; }
     bool allows(std::int32_t token) const;
-    // All that are allowed; valid until the next call. Error: there are none.
+    // All that are allowed where the rule holds; valid until the next call. Error: there are none.
     Result<const grammar::TokenSet*> allowed();
 
     // Takes a token that is allowed. False: the answer ends with it, there being no end token.

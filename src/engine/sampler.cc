@@ -235,7 +235,19 @@ Result<std::int32_t> Sampler::pick(std::span<const float> logits,
     if (const std::size_t i = first_nan(logits); i < logits.size()) {
         return STRATA_ERROR("the logit of token ", i, " at position ", position, " is NaN");
     }
-    if (rule != nullptr && rule->holds()) return pick_allowed(logits, before, position, *rule);
+    if (rule == nullptr) return pick_any(logits, before, position);
+    if (!rule->holds()) {
+        // From all, and where that is not allowed once more from the rest: a device that draws need
+        // not be told of the rule.
+        STRATA_ASSIGN(const std::int32_t token, pick_any(logits, before, position));
+        if (rule->allows(token)) return token;
+    }
+    return pick_allowed(logits, before, position, *rule);
+}
+
+Result<std::int32_t> Sampler::pick_any(std::span<const float> logits,
+                                       std::span<const std::int32_t> before,
+                                       std::int64_t position) {
     if (sampling_.temperature == 0) return pick_largest(logits, before, position);
     candidates_.clear();
     for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -251,11 +263,15 @@ Result<std::int32_t> Sampler::pick_allowed(std::span<const float> logits,
         const auto largest = pick_largest(logits, before, position);
         if (largest.ok() && rule.allows(largest.value())) return largest.value();
     }
-    STRATA_ASSIGN(const grammar::TokenSet* const allowed, rule.allowed());
+    const grammar::TokenSet* allowed = nullptr;
+    if (rule.holds()) {
+        STRATA_ASSIGN(allowed, rule.allowed());
+    }
     candidates_.clear();
     for (std::size_t i = 0; i < logits.size(); ++i) {
         const auto token = static_cast<std::int32_t>(i);
-        if (allowed->has(token)) candidates_.push_back({static_cast<double>(logits[i]), token});
+        const bool may = allowed != nullptr ? allowed->has(token) : rule.allows(token);
+        if (may) candidates_.push_back({static_cast<double>(logits[i]), token});
     }
     return pick_candidate(before, position);
 }
@@ -264,8 +280,7 @@ std::optional<std::int32_t> Sampler::pick_of(const model::RowPick& picked, std::
                                              const AnswerRule* rule) {
     const std::optional<std::int32_t> token =
         plain() ? picked.largest.token : pick_drawn(picked.drawn, position);
-    const bool held = token && rule != nullptr && rule->holds();
-    if (held && !stands(picked, *token, *rule)) return std::nullopt;
+    if (token && rule != nullptr && !stands(picked, *token, *rule)) return std::nullopt;
     return token;
 }
 
@@ -274,7 +289,7 @@ std::optional<std::int32_t> Sampler::pick_of(const model::RowPick& picked, std::
 bool Sampler::stands(const model::RowPick& picked, std::int32_t token,
                      const AnswerRule& rule) const {
     if (!rule.allows(token)) return false;
-    if (sampling_.temperature == 0) return true;
+    if (!rule.holds() || sampling_.temperature == 0) return true;
     return sampling_.top_k == 0 && sampling_.top_p >= 1 && rule.allows(picked.drawn.front().token);
 }
 

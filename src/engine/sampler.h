@@ -61,9 +61,11 @@ class Sampler final : public spec::Draw {
         double logit;
         std::int32_t id;
     };
-    // Whether a token that was picked from all is allowed, and sure to be what would be picked from
-    // the allowed ones alone.
+    // Whether a token that was picked from all is allowed, and where the rule holds sure to be what
+    // would be picked from the allowed ones alone.
     bool stands(const model::RowPick& picked, std::int32_t token, const AnswerRule& rule) const;
+    Result<std::int32_t> pick_any(std::span<const float> logits,
+                                  std::span<const std::int32_t> before, std::int64_t position);
     Result<std::int32_t> pick_allowed(std::span<const float> logits,
                                       std::span<const std::int32_t> before, std::int64_t position,
                                       AnswerRule& rule);

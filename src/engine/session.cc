@@ -151,7 +151,8 @@ Status Session::State::decode(const GenerateRequest& request, AnswerRule* rule, 
         completion.tokens.push_back(token);
         text.push_back(token);
         completion.finish = Finish::stop;
-        if (!request.ignore_end_tokens && parts.is_end_token(token)) return true;
+        const bool thinks = rule != nullptr && !rule->holds();
+        if (!request.ignore_end_tokens && !thinks && parts.is_end_token(token)) return true;
         if (!out.push(token)) return true;
         if (rule != nullptr && !rule->take(token)) return true;
         completion.finish = Finish::length;

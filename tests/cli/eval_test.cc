@@ -115,6 +115,7 @@ TEST_F(EvalCommand, wrong_use) {
     expect_wrong_use(perplexity(model_, {"-f", "-", "-c", "1"}), "--context");
     expect_wrong_use(perplexity(model_, {"-f", "-", "--against", model_}), "--against");
     expect_wrong_use(agreement(model_, model_, {"-f", "-", "--against-device", "gpu"}), "gpu");
+    expect_wrong_use(run_strata({"eval", "lossless", "-m", model_, "--draft", "none"}), "suffix");
     for (const char* command : {"perplexity", "agreement"}) {
         const Ran help = run_strata({"eval", command, "--help"});
         expect_done(help);

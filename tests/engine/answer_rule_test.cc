@@ -121,6 +121,10 @@ TEST(AnswerRule, a_cut_answer_is_the_beginning_of_one) {
 TEST(AnswerRule, nothing_is_said_until_thinking_has_ended) {
     grammar::TokenSets texts = text_tokens(bytes_alone(), kEnds);
     AnswerRule rule(texts, kEnds, kThought);
+    for (const std::int32_t token : {std::int32_t{'`'}, kTurn, kThink, kThought, 310}) {
+        EXPECT_TRUE(rule.allows(token)) << token;
+    }
+    for (const std::int32_t token : kEnds) EXPECT_FALSE(rule.allows(token)) << token;
     for (const std::int32_t token : {std::int32_t{'x'}, kThink, kThought}) {
         EXPECT_FALSE(rule.holds());
         EXPECT_TRUE(rule.take(token));
@@ -140,6 +144,29 @@ TEST(AnswerRule, nothing_is_said_until_thinking_has_ended) {
         const bool end = token == kEnds[0] || token == kEnds[1];
         EXPECT_EQ(rule.allows(token), end) << token;
         EXPECT_EQ((*rule.allowed())->has(token), end) << token;
+    }
+}
+
+// Also where that is an end token of the model.
+TEST(AnswerRule, what_ends_the_thinking_ends_no_answer) {
+    const Tokens ends = {kThought, kEnd};
+    grammar::TokenSets texts = text_tokens(bytes_alone(), ends);
+    AnswerRule rule(texts, ends, kThought);
+    EXPECT_TRUE(rule.allows(kThought));
+    EXPECT_FALSE(rule.allows(kEnd));
+    EXPECT_TRUE(rule.take(kThought));
+    EXPECT_TRUE(rule.holds());
+    EXPECT_FALSE(rule.allows(kThought));
+}
+
+TEST(AnswerRule, while_the_model_thinks_an_end_token_is_drawn_again) {
+    grammar::TokenSets texts = text_tokens(bytes_alone(), kEnds);
+    std::vector<float> logits(kTokens, 0);
+    logits[kEnd] = 9;
+    logits['x'] = 8;
+    for (const double temperature : {0.0, 0.001}) {
+        AnswerRule rule(texts, kEnds, kThought);
+        EXPECT_EQ(*Sampler({.temperature = temperature}).pick(logits, {}, 0, &rule), 'x');
     }
 }
 
