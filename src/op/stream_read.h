@@ -21,6 +21,10 @@ namespace strata::op {
 // Effects   Writes x, inject where inject_weight is given, and residual where block_out is given.
 //           block_inject may be the same memory as inject; no other outputs overlap inputs.
 // Numerics  F32 sums; Tolerance::projection. Row t depends on row t alone, bit for bit.
+//           down and inject_weight may multiply R * norm, with the rest of X a factor of each
+//           stream's sum: what op/weight.h rounds is R * norm then, which may have the code beside
+//           that of X near a tie, is 0 where it is too small for an inverse, and where it is past
+//           F32 makes the row NaN.
 struct StreamRead {
     MatrixView<float> residual;
     MatrixView<const float> block_out;

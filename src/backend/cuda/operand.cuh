@@ -142,12 +142,12 @@ struct RoundedGroup {
     float inverse;
     bool none;  // all codes are 0
 
-    __device__ explicit RoundedGroup(unsigned of) {
-        largest = of;
-        inverse = __fdiv_rn(127.0f, __uint_as_float(of));
-        none = of >= kInfinity || __float_as_uint(inverse) >= kInfinity;
+    __device__ static RoundedGroup of(unsigned largest) {
+        const float inverse = __fdiv_rn(127.0f, __uint_as_float(largest));
+        return {largest, inverse, largest >= kInfinity || __float_as_uint(inverse) >= kInfinity};
     }
-    // Only where there are codes.
+    // In -127 .. 127. Not where `none`: a product with the inverse may be no number there, which no
+    // integer is.
     __device__ int code(float value) const { return __float2int_rn(value * inverse); }
     __device__ float scale() const {
         const float nan = __uint_as_float(0x7fc00000u);
@@ -167,7 +167,7 @@ __device__ inline void round_eight(const float (&values)[kPiece], int column, in
         const unsigned bits = magnitude_bits(value);
         largest = bits > largest ? bits : largest;
     }
-    const RoundedGroup rounded(max_of_lanes(largest, group / kPiece));
+    const auto rounded = RoundedGroup::of(max_of_lanes(largest, group / kPiece));
     int codes[2] = {};
     int sum = 0;
     for (int i = 0; i < kPiece && !rounded.none; ++i) {

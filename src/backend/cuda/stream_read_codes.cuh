@@ -3,7 +3,10 @@
 // block of 16 weight rows with a group of eight rows of x. Sums go block after block, each a fused
 // multiply-add; those of a warp, then those of warps.
 //
-// The norm of a stream is left out of x here too, which changes none of its codes but at ties.
+// The norm of a stream is left out of x here too, for which op/stream_read.h leaves room: codes are
+// those of R * norm. They are those of X but where that lies within a few roundings of a tie, and
+// but for sizes that X need not have: a group whose largest is below 127 / FLT_MAX, about 3.7e-37,
+// has the codes 0, and one with a product above FLT_MAX makes its row NaN.
 //
 // Weights are copied to shared memory: a lane would load the few bytes that it needs of a block
 // in more pieces than there are lines.
@@ -34,7 +37,7 @@ __device__ inline unsigned round_together(const float (&values)[kCount], float& 
         const unsigned bits = magnitude_bits(value);
         largest = bits > largest ? bits : largest;
     }
-    const RoundedGroup rounded(max_of_lanes(largest, kSpan / kCount));
+    const auto rounded = RoundedGroup::of(max_of_lanes(largest, kSpan / kCount));
     unsigned codes = 0;
 #pragma unroll
     for (int i = 0; i < kCount && !rounded.none; ++i) {
@@ -196,6 +199,7 @@ struct CodeLow {
     __device__ static void ask(const Tiled& read) {
         const int column = static_cast<int>(blockIdx.x) * kColumns;
         if (column >= read.width) return;
+        // As many rows as a copy has bytes are whole copies, whatever the bytes of a row.
         static_assert(kColumns % kHalfBytes == 0);
         const int each = kColumns / kHalfBytes * row_bytes(read);  // copies of a stream
         for (int i = static_cast<int>(threadIdx.x); i < read.streams * each; i += kReadThreads) {
