@@ -14,6 +14,10 @@ double own_or(const gguf::Tensor* head, double bytes) {
     return head != nullptr ? bytes_of(*head) : bytes;
 }
 
+bool is_codebook(const dflash::TensorSpec& spec) {
+    return spec.name == "selector_predecessor.weight" || spec.name == "selector_successor.weight";
+}
+
 // Keys and values.
 double cells(op::CacheType cache, std::int64_t kv_heads, std::int64_t head_dim,
              std::int64_t count) {
@@ -29,8 +33,7 @@ BytesRead block_draft_bytes(const gguf::File& file, const dflash::Config& config
     for (const dflash::TensorSpec& spec : dflash::tensor_list(config)) {
         const gguf::Tensor* tensor = dflash::find_tensor(file, spec);
         if (tensor == nullptr) continue;
-        const bool codebook = spec.shape.back() == static_cast<std::uint64_t>(config.vocabulary);
-        if (!codebook) {
+        if (!is_codebook(spec)) {
             bytes.dense += bytes_of(*tensor);
             continue;
         }

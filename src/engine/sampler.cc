@@ -237,10 +237,9 @@ Result<std::int32_t> Sampler::pick(std::span<const float> logits,
     }
     if (rule == nullptr) return pick_any(logits, before, position);
     if (!rule->holds()) {
-        // From all, and where that is not allowed once more from the rest: a device that draws need
-        // not be told of the rule.
-        STRATA_ASSIGN(const std::int32_t token, pick_any(logits, before, position));
-        if (rule->allows(token)) return token;
+        // A device that draws need not be told of the rule then.
+        const auto token = pick_any(logits, before, position);
+        if (token.ok() && rule->allows(*token)) return token;
     }
     return pick_allowed(logits, before, position, *rule);
 }

@@ -23,8 +23,9 @@ class Sampler final : public spec::Draw {
     explicit Sampler(const Sampling& sampling) : sampling_(sampling) {}
 
     // The token at `position` of a sequence whose tokens before it are `before`, as if there were
-    // no others than those that `rule` allows; null: all are. Errors: logits with a NaN, or without
-    // any finite value; the rule's.
+    // no others than those that `rule` allows; null: all are. While a rule does not hold the token
+    // is picked from all, and only where that one is not allowed as if there were no others than
+    // those that are. Errors: logits with a NaN, or without any finite value; the rule's.
     Result<std::int32_t> pick(std::span<const float> logits, std::span<const std::int32_t> before,
                               std::int64_t position, AnswerRule* rule = nullptr);
 

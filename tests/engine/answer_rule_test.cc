@@ -162,7 +162,7 @@ TEST(AnswerRule, what_ends_the_thinking_ends_no_answer) {
 TEST(AnswerRule, while_the_model_thinks_an_end_token_is_drawn_again) {
     grammar::TokenSets texts = text_tokens(bytes_alone(), kEnds);
     std::vector<float> logits(kTokens, 0);
-    logits[kEnd] = 9;
+    logits[kEnd] = std::numeric_limits<float>::infinity();
     logits['x'] = 8;
     for (const double temperature : {0.0, 0.001}) {
         AnswerRule rule(texts, kEnds, kThought);

@@ -316,6 +316,35 @@ TEST(Sampler, from_a_devices_draws_takes_what_it_takes_from_all) {
     }
 }
 
+TEST(Sampler, an_end_token_that_a_device_picked_while_the_model_thinks_is_none) {
+    constexpr std::int32_t kEnd = 2;
+    constexpr std::int32_t kThought = 3;
+    const std::vector<std::int32_t> ends = {kEnd};
+    grammar::TokenSets texts({"a", "b", "", ""});
+    const AnswerRule rule(texts, ends, kThought);
+    Sampler greedy({});
+    EXPECT_EQ(greedy.pick_of({{kEnd, 1}, {}}, 5, &rule), std::nullopt);
+    EXPECT_EQ(greedy.pick_of({{kThought, 1}, {}}, 5, &rule), kThought);
+    EXPECT_EQ(greedy.pick_of({{1, 1}, {}}, 5, &rule), 1);
+    Sampler drawn({.temperature = 1, .top_k = 2, .seed = 4});
+    model::StepRequest request;
+    const std::vector<std::int32_t> text = {1, 1};
+    drawn.ask(text, std::span(text).last(1), request);
+    ASSERT_EQ(request.picks, model::Picks::draw);
+    Random random("thinking", 1);
+    int told = 0;
+    for (int i = 0; i < 200; ++i) {
+        const Logits logits = random.floats(4, -1, 1);
+        const auto candidates = drawn_of(*request.draws, logits, 0, random);
+        const auto all = drawn.pick_of({{candidates[0].token, 1}, candidates}, 2);
+        const auto held = drawn.pick_of({{candidates[0].token, 1}, candidates}, 2, &rule);
+        if (!all) continue;
+        ++told;
+        EXPECT_EQ(held, *all == kEnd ? std::nullopt : all);
+    }
+    EXPECT_GT(told, 50);
+}
+
 TEST(Sampler, takes_the_largest_that_a_device_picked) {
     Sampler sampler({});
     model::StepRequest request;
