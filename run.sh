@@ -52,7 +52,8 @@ esac
 
 model=()
 case "${command[*]}" in
-generate | chat | logits | features | draft | eval\ * | bench\ decode | bench\ prompt | bench\ load)
+generate | chat | logits | features | draft | eval\ * | bench\ decode | bench\ draft | \
+    bench\ load | bench\ prompt)
     given -m "$@" || given --model "$@" || model=(-m "$bundled")
     ;;
 inspect)
@@ -69,4 +70,8 @@ generate | chat)
     fi
     ;;
 esac
+if [[ "${command[*]}" == "bench draft" ]] && ((${#model[@]} > 0)); then
+    given --dflash "$@" || model+=("${draft[@]}")
+    given --mtp "$@" || model+=("${layer[@]}")
+fi
 exec "$strata" "${command[@]}" "${model[@]}" "$@"
