@@ -60,7 +60,7 @@ inspect)
     [[ " $*" =~ \ [^-] ]] || model=("$bundled")
     ;;
 esac
-case "${command[0]}" in
+case "${command[*]}" in
 generate | chat)
     # Windows of one row, which --spec may ask for, and a draft refuse each other.
     if ((${#model[@]} > 0)) && ! given --spec "$@"; then
@@ -69,9 +69,11 @@ generate | chat)
         given --mtp "$@" || given --draft "$@" || model+=("${layer[@]}")
     fi
     ;;
+bench\ draft)
+    if ((${#model[@]} > 0)); then
+        given --dflash "$@" || model+=("${draft[@]}")
+        given --mtp "$@" || model+=("${layer[@]}")
+    fi
+    ;;
 esac
-if [[ "${command[*]}" == "bench draft" ]] && ((${#model[@]} > 0)); then
-    given --dflash "$@" || model+=("${draft[@]}")
-    given --mtp "$@" || model+=("${layer[@]}")
-fi
 exec "$strata" "${command[@]}" "${model[@]}" "$@"

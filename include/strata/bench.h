@@ -144,8 +144,8 @@ struct DraftFigure {
 
 struct DraftBench {
     MachineRates machine;
-    std::vector<DraftFigure>
-        drafts;  // by guesses, of each the DFlash2 draft's, then the MTP layer's
+    // By guesses, of each the DFlash2 draft's, then the MTP layer's.
+    std::vector<DraftFigure> drafts;
 };
 
 // Greedy drafts without a floor of the DFlash2 draft of `model.dflash` and of the MTP layer, of

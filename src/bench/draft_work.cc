@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "bench/work.h"
 #include "model/tensors.h"
 #include "spec/dflash/tensors.h"
 
@@ -16,12 +17,6 @@ double own_or(const gguf::Tensor* head, double bytes) {
 
 bool is_codebook(const dflash::TensorSpec& spec) {
     return spec.name == "selector_predecessor.weight" || spec.name == "selector_successor.weight";
-}
-
-// Keys and values.
-double cells(op::CacheType cache, std::int64_t kv_heads, std::int64_t head_dim,
-             std::int64_t count) {
-    return 2.0 * static_cast<double>(op::CacheRow{cache, kv_heads, head_dim}.bytes() * count);
 }
 
 }  // namespace
@@ -42,10 +37,11 @@ BytesRead block_draft_bytes(const gguf::File& file, const dflash::Config& config
         bytes.rows += rows * bytes_of(*tensor) / static_cast<double>(config.vocabulary);
     }
     bytes.head = own_or(file.find_tensor(dflash::kHeadName), head_bytes);
+    const op::CacheRow cell{cache, config.kv_heads, config.head_dim};
     for (std::int64_t layer = 0; layer < config.layers; ++layer) {
         const std::int64_t window = config.layer_window(layer);
-        bytes.state += cells(cache, config.kv_heads, config.head_dim,
-                             window == 0 ? length : std::min(length, window));
+        const std::int64_t seen = window == 0 ? length : std::min(length, window);
+        bytes.state += 2.0 * static_cast<double>(seen * cell.bytes());
     }
     return bytes;
 }
@@ -67,9 +63,7 @@ BytesRead mtp_draft_bytes(const gguf::File& file, const model::Config& config, o
     }
     one.head =
         own_or(file.find_tensor(model::block_name(config.layers, model::kMtpHeadName)), head_bytes);
-    const auto kept = std::min<std::int64_t>(length, config.index_budget + config.index_ratio);
-    one.state = cells(cache, config.kv_heads, config.head_dim, kept) +
-                4.0 * static_cast<double>(length / config.index_ratio) * config.index_dim;
+    one.state = attention_bytes(config, cache, length);
     const auto all = static_cast<double>(guesses);
     return {all * one.experts, all * one.head, all * one.dense, 0, all * one.state};
 }

@@ -16,9 +16,9 @@ inline std::uint64_t mixed(std::uint64_t seed, std::uint64_t at) {
 }
 
 inline constexpr std::uint64_t kChecksumStart = 0xcbf29ce484222325;
+inline constexpr std::uint64_t kChecksumPrime = 0x100000001b3;
 
 // FNV-1a of the values' bits, going on from `checksum`.
-inline constexpr std::uint64_t kChecksumPrime = 0x100000001b3;
 inline std::uint64_t add_to_checksum(std::uint64_t checksum, std::span<const float> values) {
     for (const float value : values) {
         checksum = (checksum ^ std::bit_cast<std::uint32_t>(value)) * kChecksumPrime;

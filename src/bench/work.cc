@@ -85,13 +85,19 @@ WorkCount::WorkCount(const gguf::File& file, const model::Config& config, op::Ca
     if (head_bytes_ == 0) count(*tied, 1, head_bytes_, head_);
 }
 
+double attention_bytes(const model::Config& config, op::CacheType cache, std::int64_t length) {
+    const op::CacheRow cached{cache, config.kv_heads, config.head_dim};
+    const auto kept = std::min<std::int64_t>(length, config.index_budget + config.index_ratio);
+    return 2.0 * static_cast<double>(kept * cached.bytes()) +
+           4.0 * static_cast<double>(length / config.index_ratio) * config.index_dim;
+}
+
 void WorkCount::add_state(const StepShape& shape, Work& work) const {
     const double memory = static_cast<double>(config_.delta_value_heads) * config_.delta_head_dim *
                           config_.delta_head_dim;
     const double history = static_cast<double>(config_.delta_kernel - 1) *
                            static_cast<double>(config_.delta_channels());
     const std::int64_t all = shape.first + shape.rows;
-    const op::CacheRow cached{cache_, config_.kv_heads, config_.head_dim};
     for (const model::LayerKind kind : config_.kinds) {
         if (kind == model::LayerKind::delta_net) {
             work.bytes.state += 2 * 4 * (memory + history);
@@ -100,10 +106,7 @@ void WorkCount::add_state(const StepShape& shape, Work& work) const {
             continue;
         }
         // Rows may share what they select: of the cache the last row's part is counted, once.
-        const auto kept = std::min<std::int64_t>(all, config_.index_budget + config_.index_ratio);
-        work.bytes.state +=
-            2.0 * static_cast<double>(kept * cached.bytes()) +
-            4.0 * static_cast<double>(all / config_.index_ratio) * config_.index_dim;
+        work.bytes.state += attention_bytes(config_, cache_, all);
         for (std::int64_t row = shape.first; row < all; ++row) {
             const auto visible =
                 std::min<std::int64_t>(row + 1, config_.index_budget + config_.index_ratio);

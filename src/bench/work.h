@@ -36,6 +36,10 @@ struct StepShape {
     std::int64_t logit_rows = 0;
 };
 
+// Of the cache of one layer of sparse attention, that a token after `length` reads at least: keys
+// and values of what its index keeps, and the keys of all blocks.
+double attention_bytes(const model::Config& config, op::CacheType cache, std::int64_t length);
+
 class WorkCount {
   public:
     // Of a complete model; its MTP layer is left out, for nothing here runs it.

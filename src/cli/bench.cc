@@ -83,17 +83,20 @@ double tokens_per_second(const WorkFigure& figure) {
     return 1e3 * static_cast<double>(figure.rows) / figure.ms.median;
 }
 
+std::string text(const BytesRead& bytes) {
+    return concat("  reads        ", fixed(bytes.all() / 1e6, 2), " MB: experts ",
+                  fixed(bytes.experts / 1e6, 2), ", head ", fixed(bytes.head / 1e6, 2), ", dense ",
+                  fixed(bytes.dense / 1e6, 2), ", rows ", fixed(bytes.rows / 1e6, 2), ", state ",
+                  fixed(bytes.state / 1e6, 2), "\n");
+}
+
 std::string text(const WorkFigure& figure) {
-    const BytesRead& bytes = figure.bytes;
     return concat("  time         ", text(figure.ms), ", ", fixed(tokens_per_second(figure), 2),
                   " tokens/s\n  floor        ", fixed(figure.floor_ms(), 3), " ms, ",
                   fixed(100 * figure.reached(), 1), " % reached (bytes ", fixed(figure.bytes_ms, 3),
-                  " ms, multiply-adds ", fixed(figure.multiply_adds_ms, 3), " ms)\n  reads        ",
-                  fixed(bytes.all() / 1e6, 2), " MB: experts ", fixed(bytes.experts / 1e6, 2),
-                  ", head ", fixed(bytes.head / 1e6, 2), ", dense ", fixed(bytes.dense / 1e6, 2),
-                  ", rows ", fixed(bytes.rows / 1e6, 2), ", state ", fixed(bytes.state / 1e6, 2),
-                  "\n  experts read ", fixed(figure.experts_read, 2), " a layer\n  checksum     ",
-                  hex(figure.checksum), "\n");
+                  " ms, multiply-adds ", fixed(figure.multiply_adds_ms, 3), " ms)\n",
+                  text(figure.bytes), "  experts read ", fixed(figure.experts_read, 2),
+                  " a layer\n  checksum     ", hex(figure.checksum), "\n");
 }
 
 Json object(const BytesRead& bytes) {
@@ -178,14 +181,10 @@ Status run_prompt(const Bench& options) {
 std::string_view name_of(DraftKind kind) { return kind == DraftKind::mtp ? "mtp" : "dflash"; }
 
 std::string text(const DraftFigure& figure) {
-    const BytesRead& bytes = figure.bytes;
     return concat(name_of(figure.kind), ", ", figure.guesses, " guesses\n  time         ",
                   text(figure.ms), "\n  floor        ", fixed(figure.floor_ms, 3), " ms, ",
-                  fixed(100 * figure.reached(), 1), " % reached\n  reads        ",
-                  fixed(bytes.all() / 1e6, 2), " MB: experts ", fixed(bytes.experts / 1e6, 2),
-                  ", head ", fixed(bytes.head / 1e6, 2), ", dense ", fixed(bytes.dense / 1e6, 2),
-                  ", rows ", fixed(bytes.rows / 1e6, 2), ", state ", fixed(bytes.state / 1e6, 2),
-                  "\n  checksum     ", hex(figure.checksum), "\n");
+                  fixed(100 * figure.reached(), 1), " % reached\n", text(figure.bytes),
+                  "  checksum     ", hex(figure.checksum), "\n");
 }
 
 Json object(const DraftFigure& figure) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "gguf/reader.h"
+#include "spec/dflash/config.h"
 #include "strata/synth.h"
 #include "tests/support/temp_dir.h"
 
@@ -115,6 +116,14 @@ TEST_F(Bench, drafts_are_timed_beside_what_they_must_read) {
                   return name != "selector_predecessor.weight" &&
                          name != "selector_successor.weight";
               }));
+    // Three drafts of before, and half of those that are timed; F16 keys and values.
+    const std::int64_t length = 9 + 3 + 2;
+    const auto config = dflash::config_from_gguf(gguf::File::open(draft_).value()).value();
+    EXPECT_GT(config.window, length);
+    EXPECT_EQ(block.bytes.state,
+              static_cast<double>(2 * 2 * config.layers * length * config.kv_width()));
+    // A token before and every candidate, for each of two guesses; BF16.
+    EXPECT_EQ(block.bytes.rows, 2.0 * (config.candidates + 1) * config.selector_rank * 2);
     EXPECT_NE(block.checksum, found.drafts[0].checksum);
     // A chain reads the layer again for each guess.
     const DraftFigure& chain = found.drafts[3];
