@@ -97,6 +97,7 @@ ThreadPool::ThreadPool(int threads)
     : first_patience_(threads > available_threads() ? std::chrono::nanoseconds{0} : kPatienceLeast),
       patience_(first_patience_) {
     STRATA_CHECK(threads >= 1 && threads <= kThreadsMax);
+    turns_ = std::vector<Turn>(static_cast<std::size_t>(threads));
     workers_.reserve(static_cast<std::size_t>(threads) - 1);
     for (int thread = 1; thread < threads; ++thread) {
         try {
@@ -120,17 +121,33 @@ void ThreadPool::parallel_for(std::int64_t count, Body body) {
         body(0, count, 0);
         return;
     }
-    STRATA_CHECK(running_.load(std::memory_order_relaxed) == 0);
+    STRATA_CHECK(body_ == nullptr);
     body_ = &body;
     count_ = count;
     threads_ = size();
-    running_.store(threads_ - 1, std::memory_order_relaxed);
-    const std::uint32_t finished = done_.value.load(std::memory_order_relaxed);
-    round_.value.fetch_add(1);
+    const std::uint32_t round = round_.value.fetch_add(1) + 1;
     round_.wake();
     run_part(0);
-    done_.wait(finished, patience_);
+    for (int thread = 1; thread < threads_; ++thread) {
+        if (take_part(thread, round))
+            run_part(thread);
+        else
+            ++begun_;
+    }
+    std::uint32_t done = done_.value.load(std::memory_order_acquire);
+    while (done != begun_) {
+        done_.wait(done, patience_);
+        done = done_.value.load(std::memory_order_acquire);
+    }
     body_ = nullptr;
+}
+
+// Whoever turns the number of the loop before into this loop's runs the part. A worker that comes
+// late, to a loop that is over, finds another number.
+bool ThreadPool::take_part(int thread, std::uint32_t round) {
+    std::uint32_t before = round - 1;
+    return turns_[static_cast<std::size_t>(thread)].taken.compare_exchange_strong(
+        before, round, std::memory_order_acq_rel);
 }
 
 void ThreadPool::run_part(int thread) {
@@ -141,15 +158,14 @@ void ThreadPool::run_part(int thread) {
 
 void ThreadPool::work(int thread) {
     std::chrono::nanoseconds patience = first_patience_;
-    // Rounds begin once the constructor is done; each ends after every worker has seen it.
-    for (std::uint32_t seen = 0;; ++seen) {
+    for (std::uint32_t seen = 0;;) {
         round_.wait(seen, patience);
+        seen = round_.value.load(std::memory_order_acquire);
         if (stopping_) return;
+        if (!take_part(thread, seen)) continue;
         run_part(thread);
-        if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-            done_.value.fetch_add(1);
-            done_.wake();
-        }
+        done_.value.fetch_add(1);
+        done_.wake();
     }
 }
 

@@ -14,7 +14,9 @@ namespace strata {
 inline constexpr int kThreadsMax = 256;
 
 // parallel_for splits a range into one contiguous part a thread, so which thread computes an
-// element never changes how it is computed. The caller's thread takes part. A thread that waits
+// element never changes how it is computed. The caller's thread takes part: after its own part it
+// runs those of the threads that have not come yet, as where other processes hold the cores, so
+// that it waits only for parts that have begun. A thread that waits
 // looks without sleeping for a moment, so that loops that follow each other start within a
 // microsecond, and then sleeps: an idle pool takes no time. The moment shrinks after waits that
 // were far longer, as where other processes hold the cores, and there is none where there are more
@@ -31,8 +33,9 @@ class ThreadPool {
 
     int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-    // Runs body(begin, end, thread) over disjoint parts that cover [0, count), thread in
-    // [0, size()); returns when all are done. Empty parts are not run. Allocates nothing.
+    // Runs body(begin, end, thread) over disjoint parts that cover [0, count), thread in [0, size())
+    // of one part each; returns when all are done. Parts may run one after the other, so none waits
+    // for another. Empty parts are not run. Allocates nothing.
     using Body = FunctionRef<void(std::int64_t begin, std::int64_t end, int thread)>;
     void parallel_for(std::int64_t count, Body body);
 
@@ -53,20 +56,26 @@ class ThreadPool {
         void sleep(std::uint32_t old);
     };
 
+    struct alignas(64) Turn {
+        std::atomic<std::uint32_t> taken = 0;  // the last loop of which the part has been taken
+    };
+
     void work(int thread);
+    bool take_part(int thread, std::uint32_t round);
     void run_part(int thread);
 
     std::vector<std::thread> workers_;
+    std::vector<Turn> turns_;                        // of each part
     const std::chrono::nanoseconds first_patience_;  // 0: none, ever
     std::chrono::nanoseconds patience_;              // the caller's
-    // Written between loops, when no worker reads them.
+    // Read by a worker only while it runs a part it has taken; written when none does.
     const Body* body_ = nullptr;
     std::int64_t count_ = 0;
     int threads_ = 1;
-    bool stopping_ = false;
+    std::uint32_t begun_ = 0;  // parts that workers have taken, of all loops so far
+    std::atomic<bool> stopping_ = false;
     Signal round_;  // value: loops started
-    Signal done_;   // value: loops finished
-    alignas(64) std::atomic<int> running_ = 0;
+    Signal done_;   // value: parts that workers have finished, of all loops so far
 };
 
 // Cores that this process may run on (its affinity, and the quota of its control group), at least 1

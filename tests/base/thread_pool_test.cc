@@ -88,9 +88,10 @@ TEST(ThreadPool, pools_start_and_stop_whether_or_not_they_worked) {
     }
 }
 
-// A wait that never gave its core away would take the scheduler's whole turn, some milliseconds, a
-// loop; the alarm ends the child long before 4000 of those.
-TEST(ThreadPool, more_threads_than_cores_finish_their_loops) {
+// Runs body in a process of one core, which ends after 20 seconds at the latest; its status is what
+// body returns.
+template <typename Body>
+int on_one_core(const Body& body) {
     const pid_t child = ::fork();
     if (child == 0) {
         ::alarm(20);
@@ -102,19 +103,57 @@ TEST(ThreadPool, more_threads_than_cores_finish_their_loops) {
         while (!CPU_ISSET(core, &all)) ++core;
         CPU_SET(core, &one);
         if (::sched_setaffinity(0, sizeof(one), &one) != 0) ::_exit(9);
-        if (available_threads() != 1) ::_exit(2);
-        ThreadPool pool(8);
-        std::atomic<std::int64_t> done = 0;
-        for (int round = 0; round < 4000; ++round) {
-            pool.parallel_for(
-                8, [&](std::int64_t begin, std::int64_t end, int) { done += end - begin; });
-        }
-        ::_exit(done == 8 * 4000 ? 0 : 1);
+        ::_exit(available_threads() == 1 ? body() : 9);
     }
-    ASSERT_GT(child, 0);
     int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    if (child < 0 || ::waitpid(child, &status, 0) != child) return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// A wait that never gave its core away would take the scheduler's whole turn, some milliseconds, a
+// loop; the alarm ends the child long before 4000 of those.
+TEST(ThreadPool, more_threads_than_cores_finish_their_loops) {
+    EXPECT_EQ(on_one_core([] {
+                  ThreadPool pool(8);
+                  std::atomic<std::int64_t> done = 0;
+                  for (int round = 0; round < 4000; ++round) {
+                      pool.parallel_for(8, [&](std::int64_t begin, std::int64_t end, int) {
+                          done += end - begin;
+                      });
+                  }
+                  return done == 8 * 4000 ? 0 : 1;
+              }),
+              0);
+}
+
+// The only core is the caller's until it sleeps, so the others come late to most loops.
+TEST(ThreadPool, the_caller_runs_the_parts_of_threads_that_have_not_come) {
+    EXPECT_EQ(on_one_core([] {
+                  ThreadPool pool(4);
+                  int alone = 0;
+                  for (int round = 0; round < 1000; ++round) {
+                      std::atomic<int> own = 0;
+                      const std::thread::id caller = std::this_thread::get_id();
+                      pool.parallel_for(4, [&](std::int64_t, std::int64_t, int) {
+                          if (std::this_thread::get_id() == caller) ++own;
+                      });
+                      if (own == 4) ++alone;
+                  }
+                  return alone > 0 ? 0 : 1;
+              }),
+              0);
+}
+
+// Loops that late threads find over, or find the next of: each part is run once all the same.
+TEST(ThreadPool, late_threads_change_nothing) {
+    ThreadPool pool(7);
+    for (int round = 0; round < 20000; ++round) {
+        std::vector<int> parts(7);
+        pool.parallel_for(7, [&](std::int64_t begin, std::int64_t end, int thread) {
+            parts[static_cast<std::size_t>(thread)] += static_cast<int>(end - begin);
+        });
+        ASSERT_EQ(parts, std::vector<int>(7, 1));
+    }
 }
 
 TEST(ThreadPool, threads_that_wait_for_long_take_no_time) {
