@@ -10,7 +10,6 @@
 // token after the last row.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -18,31 +17,13 @@
 #include <string>
 #include <vector>
 
+#include "bench/compare/timer.h"
 #include "llama.h"
+
+using namespace timer;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-[[noreturn]] void fail(const char* what) {
-    std::fprintf(stderr, "llama: %s\n", what);
-    std::exit(1);
-}
-
-// As src/bench draws them.
-std::vector<llama_token> draw(std::uint64_t seed, long count, int vocabulary) {
-    std::vector<llama_token> tokens;
-    for (long i = 0; i < count; ++i) {
-        std::uint64_t z = seed + (static_cast<std::uint64_t>(i) + 1) * 0x9E3779B97F4A7C15;
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-        z ^= z >> 31;
-        tokens.push_back(static_cast<llama_token>(z % static_cast<std::uint64_t>(vocabulary)));
-    }
-    return tokens;
-}
-
-constexpr int kAllLayers = 1000;
 constexpr std::uint32_t kGpuStepRows = 2048;
 
 class Program {
@@ -85,7 +66,7 @@ class Program {
         const auto start = Clock::now();
         if (llama_decode(context_, batch_) != 0) fail("llama_decode failed");
         const float* logits = llama_get_logits_ith(context_, static_cast<std::int32_t>(rows - 1));
-        const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+        const double ms = ms_since(start);
         top_ = static_cast<int>(std::max_element(logits, logits + vocabulary_) - logits);
         return ms;
     }
@@ -111,13 +92,6 @@ class Program {
     int vocabulary_ = 0;
     int top_ = 0;
 };
-
-void print_list(const std::vector<double>& values) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-        std::printf("%s%.6f", i == 0 ? "[" : ",", values[i]);
-    }
-    std::printf("]");
-}
 
 void decode(Program& program, long depth, long tokens, long repeats, std::uint64_t seed,
             const std::vector<long>& windows, long room) {

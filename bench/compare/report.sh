@@ -36,11 +36,11 @@ strata_alone() {
 strata_alone load "$synth8" synth8_load
 strata_alone load "$bundled" bundled_load
 echo "== synth8, decode"
-compare "$synth8" synth8_decode --rounds "$rounds" --prompt 0 --depth 32 --tokens 16
+compare "$synth8" synth8_decode --rounds "$rounds" --prompts "" --depth 32 --tokens 16
 echo "== synth8, prompt"
-compare "$synth8" synth8_prompt --rounds 0 --prompt 512 --prompt-rounds 3
+compare "$synth8" synth8_prompt --rounds 0 --prompts 512 --prompt-rounds 3
 echo "== bundled"
-compare "$bundled" bundled --rounds "$rounds" --prompt 512 --prompt-rounds "$rounds" --depth 64 \
+compare "$bundled" bundled --rounds "$rounds" --prompts 512 --prompt-rounds "$rounds" --depth 64 \
     --tokens 32
 strata_alone decode "$synth8" synth8_one_token --one-token --rows 1,4 --depth 32 -n 16
 strata_alone decode "$bundled" bundled_one_token --one-token --rows 1,4

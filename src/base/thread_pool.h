@@ -33,9 +33,9 @@ class ThreadPool {
 
     int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-    // Runs body(begin, end, thread) over disjoint parts that cover [0, count), thread in [0, size())
-    // of one part each; returns when all are done. Parts may run one after the other, so none waits
-    // for another. Empty parts are not run. Allocates nothing.
+    // Runs body(begin, end, thread) over disjoint parts that cover [0, count), each with another
+    // thread in [0, size()); returns when all are done. Parts may run one after the other, so none
+    // may wait for another. Empty parts are not run. Allocates nothing.
     using Body = FunctionRef<void(std::int64_t begin, std::int64_t end, int thread)>;
     void parallel_for(std::int64_t count, Body body);
 
