@@ -1,11 +1,15 @@
 #include "base/memory.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <limits>
 #include <optional>
 #include <string_view>
+
+#include "base/text.h"
 
 namespace strata {
 namespace {
@@ -89,6 +93,13 @@ std::uint64_t available_memory(const std::string& root) {
         }
     }
     return least;
+}
+
+std::string memory_left() {
+    const std::string left = concat(available_memory(), " bytes are available");
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return left;
+    return concat(left, ", and the process may map ", limit.rlim_cur, " bytes in all");
 }
 
 }  // namespace strata

@@ -11,4 +11,8 @@ namespace strata {
 // system does not say. `root` stands before every path that is read: a test's own files.
 std::uint64_t available_memory(const std::string& root = "");
 
+// The same in words for errors, with the limit on what the process maps, where there is one: under
+// that, memory can end while plenty is available.
+std::string memory_left();
+
 }  // namespace strata

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "base/check.h"
 
@@ -140,6 +141,7 @@ void ThreadPool::parallel_for(std::int64_t count, Body body) {
         done = done_.value.load(std::memory_order_acquire);
     }
     body_ = nullptr;
+    if (threw_.exchange(false)) std::rethrow_exception(std::exchange(thrown_, nullptr));
 }
 
 // Whoever turns the number of the loop before into this loop's runs the part. A worker that comes
@@ -153,7 +155,12 @@ bool ThreadPool::take_part(int thread, std::uint32_t round) {
 void ThreadPool::run_part(int thread) {
     const std::int64_t begin = count_ * thread / threads_;
     const std::int64_t end = count_ * (thread + 1) / threads_;
-    if (begin < end) (*body_)(begin, end, thread);
+    if (begin >= end) return;
+    try {
+        (*body_)(begin, end, thread);
+    } catch (...) {
+        if (!threw_.exchange(true)) thrown_ = std::current_exception();
+    }
 }
 
 void ThreadPool::work(int thread) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -35,7 +36,8 @@ class ThreadPool {
 
     // Runs body(begin, end, thread) over disjoint parts that cover [0, count), each with another
     // thread in [0, size()); returns when all are done. Parts may run one after the other, so none
-    // may wait for another. Empty parts are not run. Allocates nothing.
+    // may wait for another. Empty parts are not run. Allocates nothing. What a body throws, where
+    // it finds no memory, comes out of here; of several, one.
     using Body = FunctionRef<void(std::int64_t begin, std::int64_t end, int thread)>;
     void parallel_for(std::int64_t count, Body body);
 
@@ -76,6 +78,8 @@ class ThreadPool {
     std::atomic<bool> stopping_ = false;
     Signal round_;  // value: loops started
     Signal done_;   // value: parts that workers have finished, of all loops so far
+    std::atomic<bool> threw_ = false;
+    std::exception_ptr thrown_;  // of the part that was the first to set threw_
 };
 
 // Cores that this process may run on (its affinity, and the quota of its control group), at least 1

@@ -103,6 +103,7 @@ Result<OpBench> bench_ops(const OpBenchRequest& request, const BenchProgress& pr
             cases.push_back(family->make(options, rows));
         }
         OpFigure figure = bench::time_cases(*family, cases, rows, request.repeats);
+        for (const bench::OpCase& each : cases) STRATA_TRY(each.bed->queue().status());
         figure.floor_ms = 1e3 * figure.bytes / out.machine.read_bytes;
         out.ops.push_back(figure);
     }

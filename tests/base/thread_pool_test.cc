@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <ctime>
+#include <new>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -153,6 +154,27 @@ TEST(ThreadPool, late_threads_change_nothing) {
             parts[static_cast<std::size_t>(thread)] += static_cast<int>(end - begin);
         });
         ASSERT_EQ(parts, std::vector<int>(7, 1));
+    }
+}
+
+TEST(ThreadPool, memory_that_a_body_does_not_get_is_the_callers_error_and_the_pool_goes_on) {
+    for (const int size : kSizes) {
+        ThreadPool pool(size);
+        for (int failing = 0; failing < size; ++failing) {
+            std::atomic<std::int64_t> done = 0;
+            const auto body = [&](std::int64_t begin, std::int64_t end, int thread) {
+                if (thread == failing) throw std::bad_alloc();
+                done += end - begin;
+            };
+            const std::int64_t count = 4 * size;
+            EXPECT_THROW(pool.parallel_for(count, body), std::bad_alloc);
+            EXPECT_EQ(done, count - 4);  // the others', whole
+            pool.parallel_for(
+                count, [&](std::int64_t begin, std::int64_t end, int) { done += end - begin; });
+            EXPECT_EQ(done, 2 * count - 4);
+        }
+        const auto none = [](std::int64_t, std::int64_t, int) { throw std::bad_alloc(); };
+        EXPECT_THROW(pool.parallel_for(size, none), std::bad_alloc);
     }
 }
 

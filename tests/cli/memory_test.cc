@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cli/expect.h"
@@ -137,6 +139,50 @@ TEST_F(Memory, of_a_control_group_is_what_there_is) {
     EXPECT_NE(shrunk.err.find("tokens, not " + std::to_string(kContext)), std::string::npos)
         << shrunk.err;
 }
+
+// Sanitizers map more than a limit leaves.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t kLimitStep = 512 << 10;
+
+// The least limit, in steps, under which the program ends well, as far as bisection finds it.
+std::uint64_t least_limit(const std::function<Ran(std::uint64_t)>& run) {
+    std::uint64_t low = 0;
+    std::uint64_t high = 1;
+    while (run(high * kLimitStep).status != 0) low = std::exchange(high, 2 * high);
+    while (high - low > 1) {
+        const std::uint64_t middle = (low + high) / 2;
+        (run(middle * kLimitStep).status == 0 ? high : low) = middle;
+    }
+    return high;
+}
+
+TEST_F(Memory, that_ends_in_the_middle_of_the_work_ends_in_a_sentence_and_leaves_nothing) {
+    std::string prompt = "1";
+    for (int i = 2; i < 600; ++i) prompt += ',' + std::to_string(1 + i % 250);
+    const TempDir folder;
+    for (const char* threads : {"1", "2"}) {
+        const auto run = [&](std::uint64_t bytes) {
+            RunOptions options;
+            options.address_bytes_max = bytes;
+            return run_strata({"logits", "-m", model_, "--tokens", prompt, "-c", "600", "-t",
+                               threads, "--device", "cpu", "-o", folder / "logits.bin"},
+                              options);
+        };
+        const std::uint64_t least = least_limit(run);
+        bool in_an_op = false;
+        for (std::uint64_t under = 1; under <= 12; ++under) {
+            std::filesystem::remove(folder / "logits.bin");
+            const Ran ran = run((least - under) * kLimitStep);
+            EXPECT_EQ(ran.signal, 0) << ran.err;
+            if (ran.status == 0) continue;  // where threads take what they find
+            expect_failed(ran, "memory");
+            EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << ran.err;
+            in_an_op = in_an_op || ran.err.find(": an op was given none") != std::string::npos;
+        }
+        EXPECT_TRUE(in_an_op) << threads;
+    }
+}
+#endif
 
 }  // namespace
 }  // namespace strata::test

@@ -50,6 +50,10 @@ struct Pipe {
         const rlimit limit{*options.file_bytes_max, *options.file_bytes_max};
         ::setrlimit(RLIMIT_FSIZE, &limit);
     }
+    if (options.address_bytes_max) {
+        const rlimit limit{*options.address_bytes_max, *options.address_bytes_max};
+        ::setrlimit(RLIMIT_AS, &limit);
+    }
     for (const auto& [name, value] : options.environment) {
         ::setenv(name.c_str(), value.c_str(), 1);
     }

@@ -22,6 +22,7 @@ struct RunOptions {
     std::string input;                               // standard input
     std::map<std::string, std::string> environment;  // beside the test's own
     std::optional<std::uint64_t> file_bytes_max;     // a write past this fails, as on a full disk
+    std::optional<std::uint64_t> address_bytes_max;  // of all that it maps, as of ulimit -v
     std::string output_path;                         // standard output goes to this file instead
     bool reader_leaves = false;                      // nobody reads standard output
     int signal_at_output = 0;                        // sent once when the first output comes

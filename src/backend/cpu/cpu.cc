@@ -46,8 +46,7 @@ class Device final : public device::Device {
         std::byte* data = nullptr;
         if (bytes <= available) data = mapped ? map_zeros(bytes) : new_zeros(bytes);
         if (data == nullptr) {
-            return STRATA_ERROR("not enough memory: wanted ", bytes, " bytes, ", available_memory(),
-                                " are available");
+            return STRATA_ERROR("not enough memory: wanted ", bytes, " bytes; ", memory_left());
         }
         return device::Buffer(this, data, bytes);
     }
@@ -59,8 +58,13 @@ class Device final : public device::Device {
     void upload(device::Queue&, std::byte* to, std::span<const std::byte> from) override {
         if (!from.empty()) std::memcpy(to, from.data(), from.size());
     }
-    void download(device::Queue&, std::span<std::byte> to, const std::byte* from) override {
-        if (!to.empty()) std::memcpy(to.data(), from, to.size());
+    void download(device::Queue& queue, std::span<std::byte> to, const std::byte* from) override {
+        if (to.empty()) return;
+        if (static_cast<const Queue&>(queue).failed()) {
+            std::memset(to.data(), 0, to.size());
+        } else {
+            std::memcpy(to.data(), from, to.size());
+        }
     }
     void copy(device::Queue&, std::byte* to, const std::byte* from, std::size_t bytes) override {
         if (bytes != 0) std::memmove(to, from, bytes);
@@ -85,6 +89,11 @@ class Device final : public device::Device {
     SharedPool shared_;
 };
 
+template <typename Args, void (*kOp)(const Args&, device::Queue&)>
+void run(const Args& args, device::Queue& queue) {
+    static_cast<Queue&>(queue).run_op([&] { kOp(args, queue); });
+}
+
 }  // namespace
 
 std::unique_ptr<device::Device> make_device(const DeviceOptions& options) {
@@ -93,7 +102,7 @@ std::unique_ptr<device::Device> make_device(const DeviceOptions& options) {
 
 op::Table op_table() {
     return {
-#define STRATA_OP(name, Args) .name = name,
+#define STRATA_OP(name, Args) .name = run<op::Args, name>,
 #include "op/ops.def"
 #undef STRATA_OP
     };

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <new>
 
-#include "base/check.h"
+#include "base/memory.h"
+#include "base/text.h"
 
 namespace strata::cpu {
 namespace {
@@ -25,6 +26,7 @@ void Arena::reset() {
         // With room for ops that want a little more each time, as a context grows.
         const std::size_t all = taken_ + taken_ / 4;
         free_blocks();
+        taken_ = 0;
         add_block(all);
     }
     used_ = 0;
@@ -43,15 +45,21 @@ std::byte* Arena::take(std::size_t bytes) {
 }
 
 void Arena::add_block(std::size_t bytes) {
-    auto* data = static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow));
-    STRATA_CHECK(data != nullptr);
-    blocks_.push_back({data, bytes});
     used_ = 0;
+    Block& block = blocks_.emplace_back();  // empty where the machine has no memory left
+    block.data = static_cast<std::byte*>(::operator new(bytes, kAlignment));
+    block.bytes = bytes;
 }
 
 void Arena::free_blocks() {
     for (const Block& block : blocks_) ::operator delete(block.data, kAlignment);
     blocks_.clear();
+}
+
+Status Queue::status() const {
+    if (!failed_) return Ok{};
+    return STRATA_ERROR("not enough memory: an op was given none for what it takes while it runs; ",
+                        memory_left());
 }
 
 Queue& begin_op(device::Queue& queue) {

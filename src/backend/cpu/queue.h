@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "backend/cpu/instructions.h"
@@ -26,8 +27,7 @@ class Arena {
     Arena& operator=(const Arena&) = delete;
     ~Arena();
 
-    // Forgets everything taken. Ends the process where the machine has no memory left, as take
-    // does.
+    // Forgets everything taken. std::bad_alloc where the machine has no memory left, as of take.
     void reset();
 
     // Uninitialized, aligned to kBufferAlignment; valid until reset.
@@ -80,6 +80,20 @@ class Queue final : public device::Queue {
     explicit Queue(SharedPool& shared) : shared_(shared) {}
 
     void wait() override {}  // ops have run when their call returns
+    Status status() const override;
+
+    // Runs an op, unless an earlier one found no memory. Ops have no way to tell that: from then on
+    // the queue does.
+    template <typename Op>
+    void run_op(const Op& op) {
+        if (failed_) return;
+        try {
+            op();
+        } catch (const std::bad_alloc&) {
+            failed_ = true;
+        }
+    }
+    bool failed() const { return failed_; }
 
     bool observe(device::InputObserver* observer) override {
         observer_ = observer;
@@ -185,6 +199,7 @@ class Queue final : public device::Queue {
 
     SharedPool& shared_;
     const bool alone_ = false;
+    bool failed_ = false;
     Arena arena_;
     std::vector<std::unique_ptr<Queue>> lanes_;  // of by_rows, one a thread
     device::InputObserver* observer_ = nullptr;
