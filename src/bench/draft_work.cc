@@ -51,12 +51,12 @@ BytesRead mtp_draft_bytes(const gguf::File& file, const model::Config& config, o
     using enum model::TensorClass;
     BytesRead one;
     for (const model::TensorSpec& spec : model::tensor_list(config)) {
-        const gguf::Tensor* tensor = file.find_tensor(spec.name);
+        const auto [tensor, shares] = model::find_held(file, spec);
         if (!spec.mtp || tensor == nullptr) continue;
         const bool experts = spec.tensor_class == expert_gate || spec.tensor_class == expert_down;
         if (experts) {
             const double share = static_cast<double>(config.experts_active) / config.experts;
-            one.experts += share * bytes_of(*tensor);
+            one.experts += share * bytes_of(*tensor) / shares;
         } else {
             one.dense += bytes_of(*tensor);
         }

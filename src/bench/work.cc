@@ -65,7 +65,7 @@ WorkCount::WorkCount(const gguf::File& file, const model::Config& config, op::Ca
     expert_.resize(layers);
     const gguf::Tensor* tied = nullptr;
     for (const model::TensorSpec& spec : model::tensor_list(config)) {
-        const gguf::Tensor* tensor = file.find_tensor(spec.name);
+        const auto [tensor, shares] = model::find_held(file, spec);
         if (tensor == nullptr || spec.mtp || spec.tensor_class == mtp) continue;
         if (spec.tensor_class == embedding) {
             row_bytes_ += row_bytes(*tensor);
@@ -74,7 +74,8 @@ WorkCount::WorkCount(const gguf::File& file, const model::Config& config, op::Ca
             row_bytes_ += config.ngram.heads() * row_bytes(*tensor);
         } else if (spec.tensor_class == expert_gate || spec.tensor_class == expert_down) {
             const auto layer = static_cast<std::size_t>(spec.block);
-            count(*tensor, config.experts, expert_bytes_[layer], expert_[layer]);
+            const double parts = static_cast<double>(config.experts) * shares;
+            count(*tensor, parts, expert_bytes_[layer], expert_[layer]);
         } else if (spec.tensor_class == head) {
             count(*tensor, 1, head_bytes_, head_);
         } else {

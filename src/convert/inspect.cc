@@ -94,7 +94,7 @@ Rows rows_of_model(const model::Config& config) {
         const std::size_t row = spec.mtp ? kMtp : row_of(spec.tensor_class);
         rows.emplace(spec.name, row);
         if (spec.presence == model::Presence::separate_or_fused) {
-            rows.emplace(model::block_name(spec.block, "ffn_gate_up_exps.weight"), row);
+            rows.emplace(model::block_name(spec.block, model::kFusedExpertsName), row);
         }
     }
     return rows;

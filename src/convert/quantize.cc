@@ -45,7 +45,7 @@ Result<Specs> specs_of(const gguf::File& file, const model::Config& config) {
     for (const model::TensorSpec& spec : model::tensor_list(config)) {
         if (spec.presence == model::Presence::separate_or_fused) {
             model::TensorSpec fused = spec;
-            fused.name = model::block_name(spec.block, "ffn_gate_up_exps.weight");
+            fused.name = model::block_name(spec.block, model::kFusedExpertsName);
             specs.emplace(fused.name, fused);
         }
         specs.emplace(spec.name, spec);

@@ -11,8 +11,6 @@ namespace {
 
 using Shape = std::vector<std::uint64_t>;
 
-constexpr std::string_view kFusedExperts = "ffn_gate_up_exps.weight";
-
 // Collects the specifications of one block or of the tensors outside blocks.
 class List {
   public:
@@ -218,24 +216,28 @@ std::vector<TensorSpec> tensor_list(const Config& config) {
     return out;
 }
 
+Held find_held(const gguf::File& file, const TensorSpec& spec) {
+    const gguf::Tensor* own = file.find_tensor(spec.name);
+    if (own != nullptr || spec.presence != Presence::separate_or_fused) return {own};
+    const gguf::Tensor* fused = file.find_tensor(block_name(spec.block, kFusedExpertsName));
+    return {fused, fused == nullptr ? 1 : 2};
+}
+
 namespace {
 
 std::vector<std::string> missing(const Config& config, const gguf::File& file, bool mtp_alone) {
     std::vector<std::string> sentences;
-    for (const TensorSpec& spec : tensor_list(config)) {
+    for (TensorSpec spec : tensor_list(config)) {
         if (mtp_alone && !spec.mtp) continue;
-        const gguf::Tensor* tensor = file.find_tensor(spec.name);
-        if (tensor == nullptr && spec.presence == Presence::separate_or_fused) {
-            tensor = file.find_tensor(block_name(spec.block, kFusedExperts));
-            Shape fused = spec.shape;
-            fused[1] *= 2;
-            if (tensor != nullptr && tensor->shape == fused) continue;
-        }
+        const auto [tensor, shares] = find_held(file, spec);
         if (tensor == nullptr && spec.presence == Presence::optional) continue;
         if (tensor == nullptr) {
             sentences.push_back(concat("tensor ", quote(spec.name), " is missing, wanted shape ",
                                        shape_text(spec.shape)));
-        } else if (!same_shape(spec, *tensor)) {
+            continue;
+        }
+        if (shares > 1) spec.shape[1] *= static_cast<std::uint64_t>(shares);
+        if (!same_shape(spec, *tensor)) {
             sentences.push_back(concat("tensor ", quote(tensor->name), " has the shape ",
                                        shape_text(tensor->shape), ", wanted ",
                                        shape_text(spec.shape)));

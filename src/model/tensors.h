@@ -58,11 +58,23 @@ struct TensorSpec {
 inline constexpr std::string_view kMtpHeadName = "nextn.shared_head_head.weight";
 inline constexpr std::string_view kMtpMapName = "nextn.d2t";
 
+// In a block: gate and up of its experts in one, each expert's gate rows before its up rows.
+inline constexpr std::string_view kFusedExpertsName = "ffn_gate_up_exps.weight";
+
 // "blk.N." and the suffix.
 std::string block_name(std::int64_t block, std::string_view suffix);
 
 // In the order in which Strata writes them.
 std::vector<TensorSpec> tensor_list(const Config& config);
+
+// Where a file has what a spec asks for: a tensor of its own, or a share of one that has several.
+struct Held {
+    const gguf::Tensor* tensor = nullptr;  // null: nowhere
+    int shares = 1;                        // as many specs as have an equal part of it
+};
+
+// A tensor of another shape than the spec's is held too.
+Held find_held(const gguf::File& file, const TensorSpec& spec);
 
 // What `file` lacks or has in another shape, one sentence each; empty when the model is complete.
 // `config` is what config_from_gguf read of the same file.

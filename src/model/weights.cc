@@ -176,9 +176,9 @@ Status Binder::expert_tables(op::ExpertTable& table) {
     op::Weight gate;
     op::Weight up;
     op::Weight down;
-    constexpr std::string_view kFused = "ffn_gate_up_exps.weight";
-    STRATA_TRY(of_experts(fused ? kFused : "ffn_gate_exps.weight", gate, table.gate_factors));
-    STRATA_TRY(of_experts(fused ? kFused : "ffn_up_exps.weight", up, table.up_factors));
+    STRATA_TRY(
+        of_experts(fused ? kFusedExpertsName : "ffn_gate_exps.weight", gate, table.gate_factors));
+    STRATA_TRY(of_experts(fused ? kFusedExpertsName : "ffn_up_exps.weight", up, table.up_factors));
     STRATA_TRY(of_experts("ffn_down_exps.weight", down, table.down_factors));
     table.hidden = config_.expert_hidden;
     table.gate_type = gate.type;
@@ -288,14 +288,9 @@ Status Weights::bind_mtp(const gguf::File& file, const Config& config, device::D
 std::uint64_t weight_bytes(const gguf::File& file, const Config& config) {
     std::uint64_t bytes = 0;
     for (const TensorSpec& spec : tensor_list(config)) {
-        const gguf::Tensor* tensor = file.find_tensor(spec.name);
-        if (tensor == nullptr && spec.presence == Presence::separate_or_fused) {
-            // The fused tensor holds what both of the separate ones would.
-            tensor = file.find_tensor(block_name(spec.block, "ffn_gate_up_exps.weight"));
-            if (tensor != nullptr) bytes += tensor->data.size() / 2;
-        } else if (tensor != nullptr && spec.tensor_class != TensorClass::ngram_table) {
-            bytes += tensor->data.size();
-        }
+        const auto [tensor, shares] = find_held(file, spec);
+        if (tensor == nullptr || spec.tensor_class == TensorClass::ngram_table) continue;
+        bytes += tensor->data.size() / static_cast<std::uint64_t>(shares);
     }
     return bytes;
 }

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "bench/draft_work.h"
+#include "gguf/writer.h"
+#include "model/weights.h"
 #include "strata/synth.h"
 #include "tests/support/temp_dir.h"
 
@@ -99,6 +102,61 @@ TEST(Work, every_row_multiplies_with_its_own_experts_and_all_dense_weights) {
     EXPECT_DOUBLE_EQ(one.i8, i8);
     EXPECT_DOUBLE_EQ(one.bf16, bf16);
     EXPECT_GT(bf16, 0);
+}
+
+// The same model with gate and up of its experts in one tensor, which says nothing.
+gguf::File fused(const Made& made) {
+    constexpr std::string_view kGate = "ffn_gate_exps";
+    gguf::Writer writer;
+    for (const auto& [key, value] : made.file->metadata()) writer.set(key, value);
+    std::vector<std::byte> bytes;
+    for (const gguf::Tensor& tensor : made.file->tensors()) {
+        if (tensor.name.find("ffn_up_exps") != std::string::npos) continue;
+        std::string name = tensor.name;
+        auto shape = tensor.shape;
+        const std::size_t at = name.find(kGate);
+        if (at != std::string::npos) {
+            name.replace(at, kGate.size(), "ffn_gate_up_exps");
+            shape[1] *= 2;
+        }
+        EXPECT_TRUE(writer.add_tensor(name, tensor.type, shape).ok());
+        bytes.resize(bytes.size() + tensor.data.size() * (at != std::string::npos ? 2 : 1));
+    }
+    const std::string path = made.folder / "fused.gguf";
+    EXPECT_TRUE(writer.begin(path).ok());
+    std::span<const std::byte> rest = bytes;
+    for (const gguf::Tensor& tensor : made.file->tensors()) {
+        if (tensor.name.find("ffn_up_exps") != std::string::npos) continue;
+        const bool both = tensor.name.find(kGate) != std::string::npos;
+        const std::size_t size = tensor.data.size() * (both ? 2 : 1);
+        EXPECT_TRUE(writer.write_tensor_data(rest.first(size)).ok());
+        rest = rest.subspan(size);
+    }
+    EXPECT_TRUE(writer.commit().ok());
+    return gguf::File::open(path).value();
+}
+
+TEST(Work, experts_in_one_tensor_are_read_as_those_in_two) {
+    SynthRequest request;
+    request.mtp = true;
+    request.type = "q8_0";
+    const Made made(request);
+    const gguf::File one = fused(made);
+    const auto& c = made.config;
+    const WorkCount count_of_two(*made.file, c, op::CacheType::f16);
+    const WorkCount count_of_one(one, c, op::CacheType::f16);
+    const Work of_two = count_of_two.step({8, 2, 1}, made.experts(4));
+    const Work of_one = count_of_one.step({8, 2, 1}, made.experts(4));
+    EXPECT_GT(of_one.bytes.experts, 0);
+    EXPECT_DOUBLE_EQ(of_one.bytes.experts, of_two.bytes.experts);
+    EXPECT_EQ(of_one.bytes.dense, of_two.bytes.dense);
+    EXPECT_DOUBLE_EQ(of_one.multiply_adds.i8, of_two.multiply_adds.i8);
+    const BytesRead guess_of_two = mtp_draft_bytes(*made.file, c, op::CacheType::f16, 0, 8, 1);
+    const BytesRead guess_of_one = mtp_draft_bytes(one, c, op::CacheType::f16, 0, 8, 1);
+    EXPECT_GT(guess_of_one.experts, 0);
+    EXPECT_DOUBLE_EQ(guess_of_one.experts, guess_of_two.experts);
+    EXPECT_EQ(guess_of_one.dense, guess_of_two.dense);
+    EXPECT_EQ(model::weight_bytes(one, c), model::weight_bytes(*made.file, c));
 }
 
 TEST(Work, floors_are_bytes_and_multiply_adds_over_their_rates) {

@@ -212,16 +212,23 @@ TEST_F(Config, a_matrix_of_whole_numbers_is_refused_by_name) {
 }
 
 TEST_F(Config, experts_may_be_fused_and_the_head_may_be_the_embedding) {
-    Edit edit;
-    edit.tensors = [](std::string& name, auto&, std::vector<std::uint64_t>& shape) {
-        if (names(name, "ffn_up_exps") || name == "output.weight") return false;
-        const std::size_t at = name.find("ffn_gate_exps");
-        if (at == std::string::npos) return true;
-        name.replace(at, 13, "ffn_gate_up_exps");
-        shape[1] *= 2;
-        return true;
-    };
-    EXPECT_EQ(load(edit), "");
+    for (const std::uint64_t matrices : {1, 2, 3}) {
+        Edit edit;
+        edit.tensors = [&](std::string& name, auto&, std::vector<std::uint64_t>& shape) {
+            if (names(name, "ffn_up_exps") || name == "output.weight") return false;
+            const std::size_t at = name.find("ffn_gate_exps");
+            if (at == std::string::npos) return true;
+            name.replace(at, 13, "ffn_gate_up_exps");
+            shape[1] *= matrices;
+            return true;
+        };
+        const std::string message = load(edit);
+        if (matrices == 2) {
+            EXPECT_EQ(message, "");
+        } else {
+            EXPECT_TRUE(names(message, "blk.0.ffn_gate_up_exps.weight' has the shape")) << message;
+        }
+    }
 }
 
 }  // namespace
