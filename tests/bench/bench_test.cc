@@ -10,6 +10,7 @@
 
 #include "gguf/reader.h"
 #include "spec/dflash/config.h"
+#include "strata/convert.h"
 #include "strata/synth.h"
 #include "tests/support/temp_dir.h"
 
@@ -141,6 +142,76 @@ TEST_F(Bench, drafts_are_timed_beside_what_they_must_read) {
     EXPECT_DOUBLE_EQ(chain.bytes.dense, 2 * file_bytes(path_, [&](const auto& name) {
                                             return in_layer(name) && !is_expert(name);
                                         }));
+}
+
+DraftBenchRequest shortened(DraftBenchRequest request) {
+    request.depth = 5;
+    request.drafts = 2;
+    request.guesses = {2};
+    return request;
+}
+
+void expect_same_draft(const DraftFigure& a, const DraftFigure& b) {
+    EXPECT_EQ(a.kind, b.kind);
+    EXPECT_EQ(a.checksum, b.checksum);
+    EXPECT_EQ(a.bytes.experts, b.bytes.experts);
+    EXPECT_EQ(a.bytes.head, b.bytes.head);
+    EXPECT_EQ(a.bytes.dense, b.bytes.dense);
+    EXPECT_EQ(a.bytes.rows, b.bytes.rows);
+    EXPECT_EQ(a.bytes.state, b.bytes.state);
+}
+
+TEST_F(Bench, an_mtp_layer_in_a_file_of_its_own_or_in_another_models_drafts_as_in_the_models) {
+    auto draft = shortened(request<DraftBenchRequest>());
+    const DraftBench own = bench_draft(draft).value();
+    ASSERT_EQ(own.drafts.size(), 1u);
+    QuantizeRequest layer;
+    layer.input = path_;
+    layer.output = folder_ / "layer.gguf";
+    layer.type = kKeepType;
+    layer.only_mtp = true;
+    ASSERT_TRUE(quantize_model(layer).ok());
+    QuantizeRequest rest = layer;
+    rest.output = folder_ / "rest.gguf";
+    rest.only_mtp = false;
+    rest.no_mtp = true;
+    ASSERT_TRUE(quantize_model(rest).ok());
+    draft.model.model = rest.output;
+    for (const std::string& file : {layer.output, path_}) {
+        draft.model.mtp = file;
+        const DraftBench found = bench_draft(draft).value();
+        ASSERT_EQ(found.drafts.size(), 1u);
+        expect_same_draft(found.drafts[0], own.drafts[0]);
+    }
+}
+
+TEST_F(Bench, drafts_with_a_head_of_their_own_read_that_instead) {
+    auto draft = shortened(request<DraftBenchRequest>());
+    draft.model.dflash = draft_;
+    const DraftBench shared = bench_draft(draft).value();
+    DraftHeadRequest head;
+    head.target = path_;
+    for (std::int32_t token = 0; token < 40; ++token) head.vocabulary.push_back(3 * token);
+    head.draft = draft_;
+    head.output = draft.model.dflash = folder_ / "draft_head.gguf";
+    ASSERT_TRUE(add_draft_head(head).ok());
+    head.draft = path_;
+    head.output = draft.model.mtp = folder_ / "mtp_head.gguf";
+    ASSERT_TRUE(add_mtp_head(head).ok());
+    const DraftBench found = bench_draft(draft).value();
+    ASSERT_EQ(found.drafts.size(), 2u);
+    const std::int64_t hidden = gguf::File::open(path_)->find_tensor("output.weight")->shape[0];
+    // 40 rows of Q8_0, which is 34 bytes for 32 values: once a block, once a guess of the layer.
+    const auto rows = static_cast<double>(40 * hidden / 32 * 34);
+    EXPECT_EQ(found.drafts[0].bytes.head, rows);
+    EXPECT_EQ(found.drafts[1].bytes.head, 2 * rows);
+    for (std::size_t i = 0; i < 2; ++i) {
+        EXPECT_EQ(found.drafts[i].kind, shared.drafts[i].kind);
+        EXPECT_NE(found.drafts[i].checksum, shared.drafts[i].checksum);  // of fewer tokens
+        BytesRead rest = found.drafts[i].bytes;
+        rest.head = shared.drafts[i].bytes.head;
+        EXPECT_EQ(rest.all(), shared.drafts[i].bytes.all());
+    }
 }
 
 TEST_F(Bench, drafts_that_cannot_be_made_are_refused) {
