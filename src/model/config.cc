@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "model/tensors.h"
 
 namespace strata::model {
 namespace {
@@ -322,10 +323,23 @@ Status validate(const Config& config) {
 
 namespace {
 
+// Whether all that there is belongs to the block after the model's layers.
+bool holds_mtp_alone(const gguf::File& file, std::int64_t layers) {
+    const std::string block = block_name(layers, "");
+    return std::ranges::all_of(
+        file.tensors(), [&](const gguf::Tensor& tensor) { return tensor.name.starts_with(block); });
+}
+
 Status read_vocabulary(const gguf::File& file, std::int64_t stand_in, Config& config) {
     constexpr std::string_view kEmbedding = "token_embd.weight";
     config.vocabulary = stand_in;
-    if (stand_in > 0 && file.find_tensor(kEmbedding) == nullptr) return Ok{};
+    if (file.find_tensor(kEmbedding) == nullptr) {
+        if (stand_in > 0) return Ok{};
+        if (holds_mtp_alone(file, config.layers)) {
+            return STRATA_ERROR(quote(file.path()),
+                                " holds an MTP layer alone (a file for --mtp), wanted a model");
+        }
+    }
     STRATA_ASSIGN(const gguf::Tensor* embedding, gguf::require_tensor(file, kEmbedding));
     if (embedding->shape.size() != 2 || embedding->shape[1] > kWidthMax) {
         return STRATA_ERROR(quote(file.path()), ": tensor 'token_embd.weight' has ",

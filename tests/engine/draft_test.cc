@@ -326,7 +326,10 @@ TEST_F(Drafted, an_mtp_layer_in_a_file_of_its_own_guesses_as_the_model_s) {
         EXPECT_EQ(got.confidence, want.confidence);
     }
     EXPECT_FALSE(Engine::load({.model = model, .mtp = trunk}).ok()) << "no layer in it";
-    EXPECT_FALSE(Engine::load({.model = layer}).ok()) << "nothing but the layer in it";
+    const auto alone = Engine::load({.model = layer});
+    ASSERT_FALSE(alone.ok());
+    EXPECT_EQ(alone.error().message,
+              "'" + layer + "' holds an MTP layer alone (a file for --mtp), wanted a model");
     synth::SynthOptions other;
     other.config = synth::preset("tiny").value();
     other.config.experts = 8;
