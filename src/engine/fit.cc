@@ -13,8 +13,11 @@
 namespace strata {
 namespace {
 
-std::uint64_t capped(std::uint64_t bytes, std::optional<std::int64_t> most) {
-    return most ? std::min(bytes, static_cast<std::uint64_t>(*most)) : bytes;
+// Brings what there is down to what may be taken. Whether that is less.
+bool limit(std::uint64_t& bytes, std::optional<std::int64_t> most) {
+    if (!most || static_cast<std::uint64_t>(*most) >= bytes) return false;
+    bytes = static_cast<std::uint64_t>(*most);
+    return true;
 }
 
 }  // namespace
@@ -48,8 +51,10 @@ Result<model::Fit> fit_engine(const EngineOptions& options, const EngineFiles& f
         if (file != nullptr) drafters.push_back(file);
     }
     model::MemoryRoom room;
-    room.host = capped(available_memory(), options.ram);
-    if (device) room.device = capped(*device, options.vram);
+    room.host = available_memory();
+    room.device = device;
+    room.host_is_set = limit(room.host, options.ram);
+    room.device_is_set = device && limit(*room.device, options.vram);
     return model::fit_memory(model::file_sizes(*files.model, config, drafters), config, plan, room);
 }
 

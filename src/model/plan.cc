@@ -82,10 +82,23 @@ std::string whole_mib(std::uint64_t bytes) {
     return concat(bytes / kMiB, " MiB");
 }
 
-std::string free_memory(const MemoryRoom& room) {
-    if (!room.device) return concat(whole_mib(room.host), " are free");
-    return concat(whole_mib(*room.device), " are free there and ", whole_mib(room.host),
-                  " in the host");
+std::string there_is(const MemoryRoom& room) {
+    const std::string host = whole_mib(room.host);
+    const std::string of_host =
+        room.host_is_set ? concat("--ram allows ", host) : concat(host, " are free");
+    if (!room.device) return of_host;
+    const std::string device = whole_mib(*room.device);
+    return concat(
+        room.device_is_set ? concat("--vram allows ", device) : concat(device, " are free there"),
+        " and ", of_host, room.host_is_set ? "" : " in the host");
+}
+
+// What makes room where nothing can be done without.
+std::string more_memory(const MemoryRoom& room) {
+    const bool is_set = room.device ? room.device_is_set : room.host_is_set;
+    if (!is_set) return "a file in fewer bits or a machine with more memory is wanted";
+    return concat("a file in fewer bits or a larger ", room.device ? "--vram" : "--ram",
+                  " is wanted");
 }
 
 // What makes room where no context does.
@@ -106,7 +119,7 @@ std::string other_remedy(const FileSizes& files, const Config& config, const Pla
     held.drafters = 0;
     least.drafter_context = {};
     if (fits()) return "without the drafter it would fit";
-    return "a file in fewer bits or a machine with more memory is wanted";
+    return more_memory(room);
 }
 
 Error does_not_fit(const FileSizes& files, const Config& config, const PlanOptions& options,
@@ -121,7 +134,7 @@ Error does_not_fit(const FileSizes& files, const Config& config, const PlanOptio
                         mib(plan.state), ", workspace ", mib(plan.workspace), ", drafter ",
                         mib(plan.drafter), ", reserve ", mib(plan.reserve),
                         room.device ? "; of the host's for checkpoints " : ", checkpoints ",
-                        mib(plan.checkpoints), "; ", free_memory(room), ", and ", mend);
+                        mib(plan.checkpoints), "; ", there_is(room), ", and ", mend);
 }
 
 }  // namespace
@@ -181,7 +194,7 @@ Result<Fit> fit_memory(const FileSizes& files, const Config& config, const PlanO
             return does_not_fit(files, config, options, plan, room);
         }
         fit.note = concat("the context is ", taken.sequence.context, " tokens, not ", asked,
-                          ": more does not fit, since ", free_memory(room));
+                          ": more does not fit, since ", there_is(room));
         plan = plan_memory(files, config, taken, room);
         left = left_for_checkpoints(plan, room);
     }

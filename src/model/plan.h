@@ -44,6 +44,9 @@ FileSizes file_sizes(const gguf::File& file, const Config& config,
 struct MemoryRoom {
     std::uint64_t host = 0;
     std::optional<std::uint64_t> device;  // where the model runs on memory of its own
+    // Whether that is what someone set (--ram, --vram), there being more.
+    bool host_is_set = false;
+    bool device_is_set = false;
 };
 
 // The shortest context that is taken without asking, or the trained length where that is less, and

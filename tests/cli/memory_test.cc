@@ -57,6 +57,7 @@ TEST_F(Memory, bounds_the_context_with_one_line_or_a_refusal) {
     EXPECT_EQ(shrunk.status, 0);
     EXPECT_NE(shrunk.err.find("tokens, not " + std::to_string(kContext)), std::string::npos)
         << shrunk.err;
+    EXPECT_NE(shrunk.err.find("more does not fit, since --ram allows "), std::string::npos);
     EXPECT_EQ(std::count(shrunk.err.begin(), shrunk.err.end(), '\n'), 1);
     const auto json = nlohmann::ordered_json::parse(shrunk.out);
     EXPECT_LT(json["context"], kContext);
@@ -65,9 +66,10 @@ TEST_F(Memory, bounds_the_context_with_one_line_or_a_refusal) {
     EXPECT_GT(json["memory"]["checkpoints"], 0);
     EXPECT_EQ(json["tokens"], whole["tokens"]);
     expect_failed(generate({"--ram", ram, "-c", std::to_string(kContext)}), "a context of ");
-    expect_failed(generate({"--ram", "1MiB"}), "; 1 MiB are free");
-    expect_failed(generate({"--ram", "1945KiB"}), "; 1 MiB are free");
-    expect_failed(generate({"--ram", "1k"}), "; 1024 bytes are free");
+    expect_failed(generate({"--ram", "1MiB"}),
+                  "; --ram allows 1 MiB, and a file in fewer bits or a larger --ram is wanted");
+    expect_failed(generate({"--ram", "1945KiB"}), "; --ram allows 1 MiB, and ");
+    expect_failed(generate({"--ram", "1k"}), "; --ram allows 1024 bytes, and ");
 }
 
 // SPEC-05: of a sequence's own context, before any of it is taken; a short request then has room in

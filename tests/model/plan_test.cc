@@ -195,6 +195,29 @@ TEST_F(FullSize, no_sum_wraps_to_one_that_fits) {
             .ok());
 }
 
+TEST_F(FullSize, memory_that_someone_limits_is_not_called_free) {
+    const auto why = [&](const model::MemoryRoom& room) {
+        const auto refused = fit(kIq3, room);
+        return refused.ok() ? std::string("it fits") : refused.error().message;
+    };
+    const std::uint64_t host = 100 * kMiB;
+    const std::uint64_t device = 200 * kMiB;
+    EXPECT_TRUE(has(why({host, std::nullopt}), "; 100 MiB are free, and "));
+    EXPECT_TRUE(has(why({host, std::nullopt, true}), "; --ram allows 100 MiB, and "));
+    EXPECT_TRUE(has(why({host, device}),
+                    "; 200 MiB are free there and 100 MiB are free in the host, and "));
+    EXPECT_TRUE(
+        has(why({host, device, true}), "; 200 MiB are free there and --ram allows 100 MiB, and "));
+    EXPECT_TRUE(has(why({host, device, false, true}),
+                    "; --vram allows 200 MiB and 100 MiB are free in the host, and "));
+    EXPECT_TRUE(has(why({host, device, true, true}),
+                    "; --vram allows 200 MiB and --ram allows 100 MiB, and "));
+    EXPECT_TRUE(has(why({host, std::nullopt}), "a machine with more memory is wanted"));
+    EXPECT_TRUE(has(why({host, std::nullopt, true}), "or a larger --ram is wanted"));
+    EXPECT_TRUE(has(why({host, device, true}), "a machine with more memory is wanted"));
+    EXPECT_TRUE(has(why({host, device, false, true}), "or a larger --vram is wanted"));
+}
+
 TEST_F(FullSize, a_refusal_names_what_would_make_room) {
     const auto why = [&](std::uint64_t drafters, const model::MemoryRoom& room) {
         const auto refused =
