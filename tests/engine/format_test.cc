@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "grammar/json.h"
+#include "spec/suffix.h"
 #include "strata/engine.h"
 #include "synth/synth.h"
 #include "tests/support/temp_dir.h"
@@ -24,6 +25,7 @@ class Formatted : public ::testing::Test {
     Formatted() {
         synth::SynthOptions synth;
         synth.config = synth::preset("tiny").value();
+        synth.config.context = 1200;
         synth.output = folder_ / "tiny.gguf";
         EXPECT_TRUE(synth::synthesize(synth).ok());
         engine_ = Engine::load({.model = synth.output, .threads = 1, .context = 400}).value();
@@ -142,6 +144,41 @@ TEST_F(Formatted, no_end_token_ends_an_answer_while_the_model_thinks) {
             EXPECT_EQ(std::ranges::count(ends, *token), 0) << seed;
         }
         EXPECT_EQ(generate({.kind = DraftKind::mtp}, asked).tokens, held.tokens) << seed;
+    }
+}
+
+// Twice after each byte, so that the text says it will come again, and it is the model's own token
+// where the answer is free.
+TEST_F(Formatted, an_end_token_that_is_guessed_while_the_model_thinks_is_not_taken) {
+    engine_ = Engine::load({.model = folder_ / "tiny.gguf", .threads = 1, .context = 1200}).value();
+    const std::int32_t end = engine_->info().end_tokens.front();
+    GenerateRequest asked = request({.temperature = 2}, 40);
+    asked.prompt.clear();
+    for (std::int32_t byte = 0; byte < 256; ++byte) {
+        asked.prompt.insert(asked.prompt.end(), {byte, end, byte, end});
+    }
+    asked.prompt.push_back(kThinkToken);
+    int guessed = 0;
+    for (; guessed < 2; ++asked.sampling.seed) {
+        ASSERT_LT(asked.sampling.seed, 400u);
+        asked.format = ResponseFormat::text;
+        const Tokens free = generate({}, asked).tokens;
+        if (free.back() != end || std::ranges::count(free, kThoughtToken) > 0) continue;
+        Tokens text = asked.prompt;
+        text.insert(text.end(), free.begin(), free.end() - 1);
+        const Tokens guesses = spec::SuffixDrafter().guess({text, 4, nullptr, {}})->tokens;
+        if (guesses.empty() || guesses.front() != end) continue;
+        ++guessed;
+        asked.format = ResponseFormat::json_object;
+        const Tokens held = generate({}, asked).tokens;
+        ASSERT_GT(held.size(), free.size());
+        EXPECT_NE(held[free.size() - 1], end);
+        for (const DraftKind kind : {DraftKind::suffix, DraftKind::joined, DraftKind::best}) {
+            const Completion drafted = generate({.kind = kind, .rows = 5}, asked);
+            EXPECT_EQ(drafted.tokens, held) << asked.sampling.seed;
+            // The best may be none.
+            EXPECT_TRUE(kind == DraftKind::best || drafted.draft.drafted > 0);
+        }
     }
 }
 
