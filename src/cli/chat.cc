@@ -159,6 +159,7 @@ Status run(const Chat& options) {
     how.max_tokens = options.max_tokens.value_or(-1);
     how.format = format_of(options.format);
     how.drafting = drafting_of(options.drafting);
+    how.one_question = options.question.has_value();
     how.sampling = chosen(options.sampling, engine->info().sampling);
     STRATA_ASSIGN(Conversation conversation, Conversation::start(*engine, how));
     const Interrupt interrupt({SIGINT});

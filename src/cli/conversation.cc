@@ -50,6 +50,16 @@ Result<std::vector<std::int32_t>> Conversation::turn(const std::string& text) co
     return engine_->chat_prompt(messages, options_.thinking);
 }
 
+std::string Conversation::remedy() const {
+    const ModelInfo& info = engine_->info();
+    const bool may_grow = info.context < info.trained_context;
+    if (options_.one_question) {
+        return may_grow ? "a larger --context is wanted"
+                        : "that is all that the model was trained for";
+    }
+    return may_grow ? "/clear or a larger --context is wanted" : "/clear is wanted";
+}
+
 Status Conversation::ask(const std::string& text, const TextSink& sink) {
     answering_ = false;
     STRATA_ASSIGN(const auto added, turn(text));
@@ -60,8 +70,7 @@ Status Conversation::ask(const std::string& text, const TextSink& sink) {
     refused_ = std::ssize(request.prompt) > context;
     if (refused_) {
         return STRATA_ERROR("with this question the conversation has ", request.prompt.size(),
-                            " tokens, more than the context of ", context,
-                            ": /clear or a larger --context is wanted");
+                            " tokens, more than the context of ", context, ": ", remedy());
     }
     request.max_tokens = options_.max_tokens;
     request.sampling = options_.sampling;
@@ -80,8 +89,8 @@ Status Conversation::ask(const std::string& text, const TextSink& sink) {
     const auto count = static_cast<std::int64_t>(completion.tokens.size());
     if (completion.finish == Finish::length && count != options_.max_tokens) {
         // The last token needs no room: nothing was run after it.
-        return STRATA_ERROR("the context is full: it holds ", tokens_.size() - 1,
-                            " tokens, and /clear or a larger --context is wanted");
+        return STRATA_ERROR("the context is full: it holds ", tokens_.size() - 1, " tokens, and ",
+                            remedy());
     }
     return Ok{};
 }

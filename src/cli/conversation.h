@@ -17,6 +17,7 @@ struct ConversationOptions {
     Sampling sampling;
     ResponseFormat format = ResponseFormat::text;  // of each answer
     Drafting drafting;
+    bool one_question = false;  // there is no turn after it
 };
 
 // Outlived by its engine.
@@ -51,6 +52,8 @@ class Conversation {
     Conversation(Engine& engine, ConversationOptions options, Session session)
         : engine_(&engine), options_(std::move(options)), session_(std::move(session)) {}
     Result<std::vector<std::int32_t>> turn(const std::string& text) const;
+    // What a person can do where the context is too short.
+    std::string remedy() const;
 
     // A question that was answered, and what there was before it.
     struct Turn {

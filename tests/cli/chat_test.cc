@@ -83,7 +83,32 @@ TEST(Chat, a_full_context_is_an_error_with_the_numbers) {
     EXPECT_EQ(full.status, 1);
     EXPECT_NE(full.err.find("the context is full"), std::string::npos) << full.err;
     EXPECT_EQ(std::count(full.err.begin(), full.err.end(), '\n'), 1);
-    expect_failed(chat({"-c", "8", "-p", "what is it that does not fit?"}), "context of 8");
+    EXPECT_TRUE(full.err.ends_with(" tokens, and /clear or a larger --context is wanted\n"));
+    expect_failed(chat({"-c", "8", "-p", "what is it that does not fit?"}),
+                  "context of 8: a larger --context is wanted");
+}
+
+// Neither where nothing comes after the answer, nor past what the model was trained for.
+TEST(Chat, a_full_context_is_answered_with_advice_that_can_be_followed) {
+    const TempDir folder;
+    const std::string model = folder / "short.gguf";
+    expect_done(run_strata({"synth", model, "--preset", "tiny", "--context", "48"}));
+    const auto ask = [&](const Words& more, const std::string& input) {
+        Words words = {"chat", "-m", model, "--temp", "0"};
+        words.insert(words.end(), more.begin(), more.end());
+        RunOptions options;
+        options.input = input;
+        return run_strata(words, options).err;
+    };
+    const std::string question(60, 'x');
+    EXPECT_TRUE(ask({}, question + "\n").find("more than the context of 48: /clear is wanted\n") !=
+                std::string::npos);
+    EXPECT_TRUE(
+        ask({"-p", question}, "")
+            .ends_with(
+                "more than the context of 48: that is all that the model was trained for\n"));
+    EXPECT_TRUE(ask({"-p", question, "-c", "40"}, "")
+                    .ends_with("more than the context of 40: a larger --context is wanted\n"));
 }
 
 TEST(Chat, a_line_that_does_not_fit_is_refused_and_the_next_is_answered) {
