@@ -152,6 +152,7 @@ struct Completion {
     std::vector<std::int32_t> tokens;  // generated ids, an end token included
     std::string text;                  // without the end token and from a stop string on
     Finish finish = Finish::length;
+    bool whole = true;  // false: the text was to be of a format, and is the beginning of one
     Timings timings;
     DraftCounts draft;
 };

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "cli/format_options.h"
 
 namespace strata::cli {
 
@@ -80,6 +81,7 @@ Status Conversation::ask(const std::string& text, const TextSink& sink) {
                       answering_ = true;
                       return sink(piece);
                   }));
+    cut_note_ = cli::cut_note(completion, options_.max_tokens);
     turns_.push_back({text, tokens_.size(), answer_ended_});
     tokens_ = std::move(request.prompt);
     tokens_.insert(tokens_.end(), completion.tokens.begin(), completion.tokens.end());

@@ -33,6 +33,9 @@ class Conversation {
     // Whether the last ask() handed out any text.
     bool answering() const { return answering_; }
 
+    // Of the last answer (format_options.h).
+    const std::string& cut_note() const { return cut_note_; }
+
     // Error: no turn can be answered any more.
     Status status() const { return engine_->status(); }
 
@@ -68,6 +71,7 @@ class Conversation {
     std::vector<std::int32_t> tokens_;  // all that was said, the last answer included
     std::vector<Turn> turns_;
     bool answer_ended_ = false;  // by an end token
+    std::string cut_note_;
     bool answering_ = false;
     bool refused_ = false;
 };

@@ -90,6 +90,7 @@ Status print_result(const Generate& options, const Completion& completion, std::
                     const ModelInfo& info) {
     if (options.json) return print(json_line(report(completion, seed, info)));
     STRATA_TRY(print("\n"));
+    warn(cut_note(completion, options.max_tokens.value_or(-1)));
     const Timings& timings = completion.timings;
     note(concat(completion.prompt_tokens, " prompt tokens, ", completion.tokens.size(),
                 " generated, ", per_second(timings.decode_tokens, timings.decode_ms),

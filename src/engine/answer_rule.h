@@ -38,6 +38,9 @@ class AnswerRule {
     // All that are allowed where the rule holds; valid until the next call. Error: there are none.
     Result<const grammar::TokenSet*> allowed();
 
+    // Whether the answer is one whole object by now.
+    bool complete() const { return holds() && state_.complete(); }
+
     // Takes a token that is allowed. False: the answer ends with it, there being no end token.
     bool take(std::int32_t token);
 

@@ -209,6 +209,7 @@ Result<Completion> Session::generate(const GenerateRequest& request, const TextS
     const auto start = std::chrono::steady_clock::now();
     TextOut out(state_->parts.tokenizer, std::move(stops), sink, completion.text);
     STRATA_TRY(state_->decode(request, rule ? &*rule : nullptr, out, completion));
+    completion.whole = !rule || rule->complete();
     if (state_->keeps) state_->keep_state();
     // Of work that no step came after.
     STRATA_TRY(state_->parts.target->status());

@@ -63,7 +63,7 @@ TEST(ResponseFormat, every_answer_of_a_chat_is_an_object_of_its_own) {
         const Ran both = run_strata({"chat", "-m", kBundledModel, "-n", "300", "--temp", "0.8",
                                      "--seed", seed, "--response-format", "json_object"},
                                     options);
-        expect_done(both);
+        EXPECT_EQ(both.status, 0);
         // Answers that are not cut are two values, one after the other.
         std::istringstream answers(both.out);
         Json first(Json::value_t::discarded);
@@ -71,12 +71,40 @@ TEST(ResponseFormat, every_answer_of_a_chat_is_an_object_of_its_own) {
         try {
             answers >> first >> second;
         } catch (const Json::exception&) {
+            EXPECT_NE(both.err, "") << both.out;
             continue;
         }
+        EXPECT_EQ(both.err, "");
         EXPECT_TRUE(first.is_object() && second.is_object()) << both.out;
         ++whole;
     }
     EXPECT_GT(whole, 0);
+}
+
+TEST(ResponseFormat, an_object_that_is_cut_is_told_of_and_one_that_is_whole_is_not) {
+    const std::string prompt = "Two points, {\"x\": 1, \"y\": 2} and ";
+    const Words chat = {"chat", "-m", kBundledModel, "-p", prompt, "--temp", "0"};
+    const Words generate = {"generate", "-m", kBundledModel, "-p", prompt, "--temp", "0"};
+    for (const Words& words : {chat, generate}) {
+        const Ran cut = run_with(words, {"-n", "1"});
+        EXPECT_EQ(cut.status, 0);
+        EXPECT_EQ(cut.err, "the JSON object is not whole: -n ended it after 1 token\n");
+        const Ran whole = run_with(words, {"-n", "300"});
+        expect_done(whole);
+        EXPECT_TRUE(is_object(whole.out)) << whole.out;
+    }
+    Words thinking = chat;
+    thinking.push_back("--think");
+    EXPECT_NE(run_with(thinking, {"-n", "2"}).err.find("after 2 tokens"), std::string::npos);
+    const Ran full = run_with(generate, {"-c", "21"});
+    EXPECT_EQ(full.status, 0);
+    EXPECT_NE(full.err.find("not whole: a full context ended it after "), std::string::npos)
+        << full.err;
+    // What has the finish already, or is free, has no line.
+    expect_done(run_with(generate, {"-n", "1", "--json"}));
+    Words free = generate;
+    free.insert(free.end(), {"-n", "1"});
+    expect_done(run_strata(free));
 }
 
 TEST(ResponseFormat, what_cannot_be_held_to_a_format_is_refused) {

@@ -52,6 +52,7 @@ void expect_json(const Completion& answer, std::string_view text) {
     grammar::Json state;
     EXPECT_TRUE(state.push(text)) << text;
     EXPECT_EQ(state.complete(), answer.finish == Finish::stop) << text;
+    EXPECT_EQ(answer.whole, state.complete()) << text;
     const bool whole = nlohmann::json::accept(text);
     EXPECT_EQ(whole, state.complete()) << text;
 }
