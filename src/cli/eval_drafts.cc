@@ -243,6 +243,12 @@ Json object(const Trials& trials, std::size_t i) {
     return out;
 }
 
+// With two digits, as the stream is set; a dash where there is nothing to tell of.
+void put(std::ostream& out, int width, double value) {
+    out << std::setw(width);
+    value > 0 ? out << value : out << '-';
+}
+
 constexpr const char* kHeading =
     "text         draft   rows  floor  tokens/window  speedup  accepted, % of windows\n";
 
@@ -254,10 +260,10 @@ std::string line(const Trials& trials, std::size_t i) {
     out.imbue(std::locale::classic());
     out << std::left << std::setw(12) << escaped(trial.kind) << ' ' << std::setw(7)
         << (trials.plain(i) ? "none" : trials.name(i)) << std::right << std::setw(5) << rows
-        << std::setw(7) << (floor ? concat(*floor) : "-") << std::fixed << std::setprecision(2)
-        << std::setw(15) << tokens_per_window(trial) << std::setw(9)
-        << ratio(tokens_per_second(trial), tokens_per_second(trials.plain_of(i)))
-        << std::setprecision(0) << ' ';
+        << std::setw(7) << (floor ? concat(*floor) : "-") << std::fixed << std::setprecision(2);
+    put(out, 15, tokens_per_window(trial));
+    put(out, 9, ratio(tokens_per_second(trial), tokens_per_second(trials.plain_of(i))));
+    out << std::setprecision(0) << ' ';
     for (const std::int64_t accepted : trial.counts.accepted_by_position) {
         out << ' '
             << 100 *

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <numeric>
+#include <sstream>
 
 #include "base/text.h"
 #include "tests/cli/expect.h"
@@ -247,10 +248,26 @@ TEST_F(EvalCommand, shards_share_the_texts_of_given_prompts) {
     }
     EXPECT_EQ(sum["texts"], 2 * 5);
     EXPECT_EQ(sum, json_of(run("1/1")));
+    // Of a kind that has no text in this part nothing is told.
+    const Ran part =
+        run_strata({"eval", "acceptance", "-m", model_, "--prompt-file", directory_ / "p.jsonl",
+                    "-n", "6", "--draft", "suffix", "--shard", "1/2"});
+    expect_done(part);
+    std::istringstream lines(part.out);
+    std::vector<std::string> shown;
+    for (std::string line; std::getline(lines, line);) shown.push_back(line);
+    ASSERT_EQ(shown.size(), 5u) << part.out;
+    EXPECT_NE(shown[2].find("1."), std::string::npos) << part.out;
+    EXPECT_EQ(shown[4], "b            suffix     -      -              -        - ") << part.out;
     expect_wrong_use(run("4/3"), "--shard is '4/3'");
     expect_failed(run("11/11"), "part 11 of 11 was asked for, and there are 10 texts");
     write_file(directory_ / "p.jsonl", "{\"kind\": \"a\"}\n");
     expect_failed(run("1/1"), "line 1 of");
+    write_file(directory_ / "p.jsonl",
+               "{\"kind\": \"a\", \"prompt\": \"x\"}\n"
+               "{\"kind\": \"a\", \"prompt\": \"x\", \"question\": \"y\"}\n");
+    expect_failed(run("1/1"), concat("line 2 of '", directory_ / "p.jsonl",
+                                     "': both 'prompt' and 'question' are given"));
 }
 
 TEST_F(EvalCommand, wrong_trials_of_drafters_are_refused) {
