@@ -70,6 +70,9 @@ Status read_prompt(const std::string& line, std::vector<TextKind>& kinds) {
         if (!object.is_object() || !object.contains(key) || !object[key].is_string()) return {};
         return object[key].get<std::string>();
     };
+    if (object.is_object() && object.contains("prompt") && object.contains("question")) {
+        return STRATA_ERROR("both 'prompt' and 'question' are given: one of the two is wanted");
+    }
     const auto name = text("kind");
     const auto question = text("question");
     const auto prompt = question ? question : text("prompt");
