@@ -32,6 +32,7 @@ Status resolve_layer(const ConvertOptions& options, HfConfig& config) {
         return STRATA_ERROR(quote(options.directory),
                             " holds an MTP layer alone, and it was to be left out (--no-mtp)");
     }
+    STRATA_TRY(check_layer_types(options.types));
     config.model.mtp_layers = 1;
     config.model.ngram = {};
     return Ok{};

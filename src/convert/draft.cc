@@ -39,21 +39,14 @@ Status set_target_keys(const ConvertOptions& options, const dflash::Config& conf
 }
 
 Status check_types(const TypeChoice& types) {
-    const std::pair<const std::optional<quant::Type>*, std::string_view> others[] = {
-        {&types.experts_gate, "the experts' gates"},
-        {&types.experts_down, "the experts"},
-        {&types.dense, "dense matrices"},
-        {&types.hyper, "hyper-connections"},
-        {&types.embedding, "the embedding"},
-        {&types.head, "the head"},
-        {&types.table, "the n-gram table"}};
-    for (const auto& [choice, part] : others) {
-        if (*choice) {
-            return STRATA_ERROR("a type for ", part, " was given (", quant::info(**choice).name,
-                                "), and a draft has one for all of its matrices, wanted --type");
-        }
-    }
-    return Ok{};
+    return refuse_types({{&types.experts_gate, "the experts' gates"},
+                         {&types.experts_down, "the experts"},
+                         {&types.dense, "dense matrices"},
+                         {&types.hyper, "hyper-connections"},
+                         {&types.embedding, "the embedding"},
+                         {&types.head, "the head"},
+                         {&types.table, "the n-gram table"}},
+                        "a draft has one for all of its matrices, wanted --type");
 }
 
 Result<Recipe> make_recipe(const dflash::TensorSpec& spec, Source& source) {

@@ -187,6 +187,7 @@ class Work {
 }  // namespace
 
 Status quantize(const QuantizeOptions& options) {
+    if (options.only_mtp) STRATA_TRY(check_layer_types(options.types));
     STRATA_ASSIGN(const gguf::File file, gguf::File::open(options.input));
     STRATA_TRY(check_not_input(file, options.output));
     STRATA_ASSIGN(const model::Config config, model::config_from_gguf(file));

@@ -155,6 +155,22 @@ std::uint32_t file_type(Type type) {
     return found == kFileTypes.end() ? kFileTypeGuessed : found->second;
 }
 
+Status refuse_types(std::initializer_list<NamedType> types, std::string_view why) {
+    for (const auto& [type, part] : types) {
+        if (!*type) continue;
+        return STRATA_ERROR("a type for ", part, " was given (", quant::info(**type).name,
+                            "), and ", why);
+    }
+    return Ok{};
+}
+
+Status check_layer_types(const TypeChoice& choice) {
+    return refuse_types({{&choice.embedding, "the embedding"},
+                         {&choice.head, "the head"},
+                         {&choice.table, "the n-gram table"}},
+                        "an MTP layer alone has none");
+}
+
 Status check_range(Type type, std::string_view name, std::span<const float> values) {
     const float limit = magnitude_max(type);
     for (const float value : values) {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "base/result.h"
 #include "model/tensors.h"
@@ -36,6 +38,14 @@ Result<TypeChoice> read_types(const TypeNames& names);
 
 // Whether a field other than `type` says what tensors of this class are written in.
 bool names(const TypeChoice& choice, model::TensorClass c);
+
+// A field of a TypeChoice, and what it is of.
+using NamedType = std::pair<const std::optional<quant::Type>*, std::string_view>;
+
+// Error: the first of them that was given; `why` ends its sentence.
+Status refuse_types(std::initializer_list<NamedType> types, std::string_view why);
+// Error: a format for a part that an MTP layer alone has not.
+Status check_layer_types(const TypeChoice& choice);
 
 // Errors: a format that cannot be written, a row width that the format's block does not divide.
 Result<quant::Type> choose_type(const TypeChoice& choice, const model::TensorSpec& spec);

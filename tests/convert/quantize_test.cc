@@ -184,6 +184,23 @@ TEST_F(Quantize, leaving_the_mtp_layer_out_is_what_converting_without_it_gives) 
     EXPECT_EQ(found.find("qwen4exp.nextn_predict_layers")->as_uint(), 0U);
 }
 
+TEST_F(Quantize, types_of_what_an_mtp_layer_has_not_are_refused_of_the_layer_alone) {
+    convert::QuantizeOptions layer = options(Type::q8_0);
+    layer.only_mtp = true;
+    layer.types.dense = Type::q4_0;
+    file(layer);
+    using Field = std::optional<Type> convert::TypeChoice::*;
+    for (const Field field : {&convert::TypeChoice::embedding, &convert::TypeChoice::head,
+                              &convert::TypeChoice::table}) {
+        convert::QuantizeOptions other = options(Type::q8_0);
+        other.output = folder_ / "other.gguf";
+        other.only_mtp = true;
+        other.types.*field = Type::q4_0;
+        EXPECT_NE(error(other).find(" was given (Q4_0), and an MTP layer alone has none"),
+                  std::string::npos);
+    }
+}
+
 TEST_F(Quantize, keeping_types_changes_only_what_is_named) {
     convert::QuantizeOptions kept = options(Type::q4_0);
     kept.keep = true;

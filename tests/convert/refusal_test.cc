@@ -123,6 +123,9 @@ TEST_F(ConvertRefusal, a_lone_mtp_layer_is_not_left_out_and_fits_its_target) {
         options.mtp = false;
         EXPECT_TRUE(says(alone.error(options), "--no-mtp"));
         options = alone.options();
+        options.types.head = quant::Type::f16;
+        EXPECT_TRUE(says(alone.error(options), "a type for the head was given (F16), and an MTP"));
+        options = alone.options();
         options.target = whole.output();
         alone.file(options);
     }
