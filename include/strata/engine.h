@@ -208,6 +208,7 @@ struct GenerateRequest {
 using TextSink = std::function<bool(std::string_view)>;
 
 struct ModelInfo {
+    std::string file;  // as EngineOptions::model has it
     std::string name;
     std::int64_t layers = 0;
     std::int64_t hidden = 0;

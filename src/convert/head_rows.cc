@@ -62,6 +62,7 @@ Result<const gguf::Tensor*> find_embedding(const gguf::File& target, const model
 
 Result<Head> find_head(const gguf::File& target, const model::Config& config) {
     Head head;
+    head.file = &target;
     if (target.find_tensor(dflash::kHeadName) == nullptr) {
         STRATA_ASSIGN(head.rows, find_embedding(target, config));
         return head;
@@ -129,7 +130,7 @@ Status HeadRows::encode(std::uint64_t first, std::uint64_t count, std::vector<st
         const auto n = static_cast<std::int64_t>(width());
         quant::info(from_.type).decode(row.data(), values_.data(), n);
         for (float& value : values_) value *= factor_.value_or(1.0F);
-        STRATA_TRY(check_range(type_, from_.name, values_));
+        STRATA_TRY(check_range(type_, file_.path(), from_.name, values_));
         quant::info(type_).encode(values_.data(), to, n);
     }
     return Ok{};

@@ -23,6 +23,7 @@ Result<std::vector<std::int64_t>> sorted_vocabulary(const std::vector<std::int32
 
 // Where the rows of a head are stored, and what they are to be multiplied by.
 struct Head {
+    const gguf::File* file = nullptr;
     const gguf::Tensor* rows = nullptr;
     std::optional<float> factor;  // of its own (model/factors.h)
 };
@@ -39,7 +40,11 @@ class HeadRows {
   public:
     // The rows of `tokens`, or all where there are none. The file and the tokens outlive it.
     HeadRows(const Head& head, quant::Type type, std::span<const std::int64_t> tokens)
-        : from_(*head.rows), factor_(head.factor), type_(type), tokens_(tokens) {}
+        : file_(*head.file),
+          from_(*head.rows),
+          factor_(head.factor),
+          type_(type),
+          tokens_(tokens) {}
 
     std::uint64_t width() const { return from_.shape[0]; }
     std::uint64_t rows() const { return tokens_.empty() ? from_.dimension(1) : tokens_.size(); }
@@ -59,6 +64,7 @@ class HeadRows {
     }
     Status encode(std::uint64_t first, std::uint64_t count, std::vector<std::byte>& bytes);
 
+    const gguf::File& file_;
     const gguf::Tensor& from_;
     std::optional<float> factor_;
     quant::Type type_;

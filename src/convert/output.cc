@@ -41,7 +41,8 @@ class Progress {
     std::uint64_t total_ = 0;
 };
 
-Status write_tensor(const Output& output, gguf::Writer& writer, Progress& progress) {
+Status write_tensor(const std::string& directory, const Output& output, gguf::Writer& writer,
+                    Progress& progress) {
     const std::uint64_t width = output.recipe.width();
     const std::uint64_t rows = output.recipe.rows();
     const std::uint64_t step = std::max<std::uint64_t>(1, kChunkValues / width);
@@ -52,8 +53,10 @@ Status write_tensor(const Output& output, gguf::Writer& writer, Progress& progre
         const std::uint64_t count = std::min(step, rows - row);
         values.resize(count * width);
         bytes.resize(count * output.row_bytes);
-        STRATA_TRY(read_rows(output.recipe, row, values));
-        STRATA_TRY(check_range(output.type, output.recipe.spec.name, values));
+        if (Status read = read_rows(output.recipe, row, values); !read.ok()) {
+            return STRATA_ERROR(quote(directory), ": ", read.error().message);
+        }
+        STRATA_TRY(check_range(output.type, directory, output.recipe.spec.name, values));
         encode(values.data(), bytes.data(), static_cast<std::int64_t>(values.size()));
         STRATA_TRY(writer.write_tensor_data(bytes));
         STRATA_TRY(progress.add(bytes.size(), output.recipe.spec.name));
@@ -79,7 +82,9 @@ Status write_outputs(const ConvertOptions& options, const std::vector<Output>& o
                      gguf::Writer& writer) {
     STRATA_TRY(writer.begin(options.output));
     Progress progress(options, outputs);
-    for (const Output& output : outputs) STRATA_TRY(write_tensor(output, writer, progress));
+    for (const Output& output : outputs) {
+        STRATA_TRY(write_tensor(options.directory, output, writer, progress));
+    }
     return writer.commit();
 }
 

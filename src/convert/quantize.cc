@@ -110,7 +110,8 @@ class Work {
   public:
     Work(const QuantizeOptions& options, const std::vector<Plan>& plans,
          const ImportanceFile* importance, gguf::Writer& writer)
-        : importance_(importance),
+        : input_(options.input),
+          importance_(importance),
           data_(writer, options.progress, bytes_of(plans)),
           pool_(options.threads) {}
 
@@ -149,7 +150,7 @@ class Work {
                 const auto width = static_cast<std::int64_t>(plan.width());
                 decode(plan.from->data.data() + (first + r) * from_bytes, row.data(), width);
                 for (float& value : row) value *= plan.factor(first + r);
-                Status status = check_range(plan.type, plan.from->name, row);
+                Status status = check_range(plan.type, input_, plan.from->name, row);
                 if (!status.ok()) {
                     found[static_cast<std::size_t>(thread)] = std::move(status);
                     return;
@@ -177,6 +178,7 @@ class Work {
         }
     }
 
+    const std::string& input_;
     const ImportanceFile* importance_;  // null: none
     TensorData data_;
     ThreadPool pool_;

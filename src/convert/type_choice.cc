@@ -171,12 +171,14 @@ Status check_layer_types(const TypeChoice& choice) {
                         "an MTP layer alone has none");
 }
 
-Status check_range(Type type, std::string_view name, std::span<const float> values) {
+Status check_range(Type type, const std::string& file, std::string_view name,
+                   std::span<const float> values) {
     const float limit = magnitude_max(type);
     for (const float value : values) {
         if (!(std::fabs(value) <= limit)) {
-            return STRATA_ERROR("tensor ", quote(name), " has the value ", value, ", and ",
-                                quant::info(type).name, " is sure to hold at most ", limit);
+            return STRATA_ERROR(quote(file), ": tensor ", quote(name), " has the value ", value,
+                                ", and ", quant::info(type).name, " is sure to hold at most ",
+                                limit);
         }
     }
     return Ok{};

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -56,7 +57,8 @@ std::uint32_t file_type(quant::Type type);
 // Of general.quantization_version: the block layouts since 2023.
 inline constexpr std::uint32_t kQuantizationVersion = 2;
 
-// Error: a value, of tensor `name`, that `type` cannot hold: too large, or not finite.
-Status check_range(quant::Type type, std::string_view name, std::span<const float> values);
+// Error: a value, of tensor `name` of `file`, that `type` cannot hold: too large, or not finite.
+Status check_range(quant::Type type, const std::string& file, std::string_view name,
+                   std::span<const float> values);
 
 }  // namespace strata::convert

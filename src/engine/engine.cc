@@ -178,6 +178,7 @@ Result<std::unique_ptr<Engine>> Engine::load(const EngineOptions& options) {
         STRATA_TRY(check_tokenizer(parts->dflash->file(), parts->target->file()));
     }
     STRATA_ASSIGN(parts->info, describe(*parts->target));
+    parts->info.file = options.model;
     parts->info.device = parts->backend.device->name();
     parts->info.device_note = std::move(chosen.note);
     if (!chosen.gpu && options.vram && parts->info.device_note.empty()) {

@@ -159,9 +159,9 @@ Status Session::State::decode(const GenerateRequest& request, AnswerRule* rule, 
         return static_cast<std::int64_t>(completion.tokens.size()) == request.max_tokens;
     };
     const spec::Take take = [&](std::span<const float> logits) -> Result<bool> {
-        STRATA_ASSIGN(const std::int32_t token,
-                      sampler.pick(logits, text, static_cast<std::int64_t>(text.size()), rule));
-        return take_token(token);
+        const auto token = sampler.pick(logits, text, static_cast<std::int64_t>(text.size()), rule);
+        if (token.ok()) return take_token(*token);
+        return STRATA_ERROR(quote(parts.info.file), ": ", token.error().message);
     };
     PickedBy picked;
     picked.ask = [&](std::span<const std::int32_t> before, std::span<const std::int32_t> window,

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "base/text.h"
@@ -13,11 +14,15 @@ namespace {
 // What the predictions so far add up to.
 class Comparison {
   public:
+    // Of the models in these files.
+    Comparison(const std::string& model, const std::string& against)
+        : model_(model), against_(against) {}
+
     Status add(std::span<const float> other, std::span<const float> row) {
         const double value = eval::divergence(other, row);
         if (!std::isfinite(value)) {
-            return STRATA_ERROR("after token ", divergence_.count(),
-                                " of the text the models' logits are ", value,
+            return STRATA_ERROR("after token ", divergence_.count(), " of the text the logits of ",
+                                quote(model_), " and ", quote(against_), " are ", value,
                                 " nats apart, wanted finite logits");
         }
         if (value > largest_) {
@@ -51,6 +56,8 @@ class Comparison {
         largest_margin_ = std::max(largest_margin_, margin);
     }
 
+    const std::string& model_;
+    const std::string& against_;
     eval::MeanOf divergence_;
     double largest_ = 0;
     std::int64_t largest_position_ = 0;
@@ -93,7 +100,7 @@ Result<Agreement> agreement(const AgreementRequest& request, const EvalProgress&
     STRATA_ASSIGN(const eval::Text text, eval::Text::create(*engine, request.text, request.window));
     const auto vocabulary = static_cast<std::size_t>(engine->info().vocabulary);
     const std::int64_t total = text.predictions();
-    Comparison comparison;
+    Comparison comparison(request.model.model, request.against.model);
     std::vector<float> kept;
     while (comparison.count() < total) {
         const auto compare = [&](std::size_t i, std::span<const float> row) -> Status {

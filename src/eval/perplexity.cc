@@ -18,9 +18,9 @@ Result<Perplexity> perplexity(Engine& engine, std::string_view text, std::int64_
             engine, tokens, [&](std::size_t i, std::span<const float> row) -> Status {
                 const double value = eval::nats(row, tokens[i + 1]);
                 if (!std::isfinite(value)) {
-                    return STRATA_ERROR("the logits after token ", nats.count(),
-                                        " of the text are not finite: its next token has ", value,
-                                        " nats");
+                    return STRATA_ERROR(
+                        quote(engine.info().file), ": the logits after token ", nats.count(),
+                        " of the text are not finite: its next token has ", value, " nats");
                 }
                 nats.add(value);
                 if (!progress || progress(nats.count(), total)) return Ok{};

@@ -233,7 +233,7 @@ TEST_F(Quantize, a_value_that_the_type_cannot_hold_is_named) {
         values.back() = bad;
         convert::QuantizeOptions to = options(Type::f16);
         to.input = rewrite(1, "output.weight", values);
-        EXPECT_TRUE(says(error(to), "output.weight")) << bad;
+        EXPECT_TRUE(says(error(to), concat("'", to.input, "': tensor 'output.weight'"))) << bad;
     }
 }
 

@@ -95,7 +95,9 @@ TEST_F(ConvertRefusal, a_value_that_is_not_finite_is_refused) {
         std::vector<float> values = tensor.floats();
         values[4] = value;
         tensor = f32_tensor(tensor.shape, values);
-        const std::string sentence = ConvertCase(checkpoint_).error();
+        const ConvertCase made(checkpoint_);
+        const std::string sentence = made.error();
+        EXPECT_TRUE(sentence.starts_with("'" + made.options().directory + "': "));
         EXPECT_TRUE(says(sentence, "model.layers.0.linear_attn.A_log"));
         EXPECT_TRUE(says(sentence, "blk.0.ssm_a"));
     }

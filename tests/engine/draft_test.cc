@@ -3,15 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 
-#include "gguf/reader.h"
 #include "strata/convert.h"
 #include "strata/engine.h"
 #include "synth/synth.h"
 #include "tests/golden/golden.h"
+#include "tests/support/bad_token.h"
 #include "tests/support/temp_dir.h"
 
 namespace strata::test {
@@ -148,20 +146,6 @@ TEST_F(Drafted, an_end_that_is_drawn_ends_the_text_at_every_depth) {
     }
 }
 
-// A token whose embedding is no number, in a file of its own.
-std::string with_a_bad_token(const std::string& model, const TempDir& folder, std::int64_t token) {
-    const std::string path = folder / "bad.gguf";
-    std::filesystem::copy_file(model, path);
-    const gguf::File file = gguf::File::open(model).value();
-    const gguf::Tensor& table = *file.find_tensor("token_embd.weight");
-    const auto row = table.data.size() / table.shape[1];
-    std::fstream bytes(path, std::ios::in | std::ios::out | std::ios::binary);
-    bytes.seekp(
-        static_cast<std::streamoff>(table.offset + static_cast<std::uint64_t>(token) * row));
-    bytes << std::string(row, '\xff');
-    return path;
-}
-
 // SPEC-10: the request ends, and nothing of it is left in what the session and the engine keep.
 TEST_F(Drafted, a_step_without_numbers_ends_its_request_and_poisons_no_other) {
     const Completion want = generate({}, request({}, 30));
@@ -178,6 +162,8 @@ TEST_F(Drafted, a_step_without_numbers_ends_its_request_and_poisons_no_other) {
         for (int i = 0; i < 2; ++i) {
             const auto failed = session.generate(bad);
             ASSERT_FALSE(failed.ok());
+            EXPECT_TRUE(failed.error().message.starts_with("'" + folder_ / "bad.gguf" + "': "))
+                << failed.error().message;
             EXPECT_NE(failed.error().message.find("NaN"), std::string::npos)
                 << failed.error().message;
             EXPECT_EQ(session.generate(request({}, 30)).value().tokens, want.tokens);

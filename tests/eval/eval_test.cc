@@ -7,6 +7,7 @@
 
 #include "eval/row.h"
 #include "strata/synth.h"
+#include "tests/support/bad_token.h"
 #include "tests/support/temp_dir.h"
 
 namespace strata::test {
@@ -164,6 +165,17 @@ TEST_F(Eval, other_weights_are_as_far_apart_as_their_rows) {
     EXPECT_LT(same, 42);
     EXPECT_NEAR(found.largest_margin, margin, kRounding);
     EXPECT_GT(found.divergence.value, 0.01);
+}
+
+TEST_F(Eval, logits_that_are_no_numbers_are_told_of_with_the_model_that_gave_them) {
+    const std::string good = synth("a.gguf");
+    const std::string bad = with_a_bad_token(good, folder_, kText[5]);
+    const std::string alone = error_of(perplexity(*load(bad), kText, 0));
+    EXPECT_TRUE(alone.starts_with("'" + bad + "': the logits after token 5 ")) << alone;
+    const std::string both = error_of(agreement(compare(bad, good)));
+    EXPECT_TRUE(both.starts_with("after token 5 of the text the logits of '" + bad + "' and '" +
+                                 good + "' are "))
+        << both;
 }
 
 TEST_F(Eval, models_that_read_a_text_differently_are_refused) {
