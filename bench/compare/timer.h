@@ -8,8 +8,6 @@
 #include <cstdlib>
 #include <vector>
 
-#include "llama.h"
-
 namespace timer {
 
 using Clock = std::chrono::steady_clock;
@@ -26,15 +24,15 @@ inline double ms_since(Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// As src/bench draws them.
-inline std::vector<llama_token> draw(std::uint64_t seed, long count, int vocabulary) {
-    std::vector<llama_token> tokens;
+// Tokens as src/bench draws them.
+inline std::vector<std::int32_t> draw(std::uint64_t seed, long count, int vocabulary) {
+    std::vector<std::int32_t> tokens;
     for (long i = 0; i < count; ++i) {
         std::uint64_t z = seed + (static_cast<std::uint64_t>(i) + 1) * 0x9E3779B97F4A7C15;
         z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
         z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
         z ^= z >> 31;
-        tokens.push_back(static_cast<llama_token>(z % static_cast<std::uint64_t>(vocabulary)));
+        tokens.push_back(static_cast<std::int32_t>(z % static_cast<std::uint64_t>(vocabulary)));
     }
     return tokens;
 }
