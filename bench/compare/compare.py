@@ -43,7 +43,7 @@ def parse():
     parser.add_argument("--drafts", type=int, default=64, help="in a timed run")
     parser.add_argument("--repeats", type=int, default=3,
                         help="timed runs of each program in a round, of which the median counts; "
-                        "one more comes before them")
+                        "others come before them")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", help="where the raw numbers go, as JSON")
     return parser.parse_args()

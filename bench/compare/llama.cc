@@ -100,8 +100,9 @@ void decode(Program& program, long depth, long tokens, long repeats, std::uint64
     const std::vector<std::uint8_t> start = program.save();
     std::vector<std::vector<double>> ms(windows.size());
     std::vector<int> tops(windows.size());
-    // As in strata bench, the first run of each is not timed.
-    for (long repeat = 0; repeat <= repeats; ++repeat) {
+    // As in strata bench, the first runs of each are not timed.
+    constexpr long kUntimed = 2;
+    for (long repeat = 0; repeat < kUntimed + repeats; ++repeat) {
         for (std::size_t w = 0; w < windows.size(); ++w) {
             if (depth > 0)
                 program.restore(start);
@@ -113,7 +114,7 @@ void decode(Program& program, long depth, long tokens, long repeats, std::uint64
                 const long at = depth + i * windows[w];
                 sum += program.run(drawn.data() + at, windows[w], at, true);
             }
-            if (repeat > 0) ms[w].push_back(sum / static_cast<double>(steps));
+            if (repeat >= kUntimed) ms[w].push_back(sum / static_cast<double>(steps));
             tops[w] = program.top();
         }
     }
