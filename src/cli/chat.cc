@@ -51,7 +51,7 @@ Status answer(Conversation& conversation, const std::optional<std::string>& ques
     STRATA_TRY(printed);
     // The line is ended before an error is told, where one was begun.
     if (answered.ok() || conversation.answering()) STRATA_TRY(print("\n"));
-    if (answered.ok()) warn(conversation.cut_note());
+    warn(conversation.cut_note());
     return answered;
 }
 

@@ -54,7 +54,7 @@ Result<std::vector<std::int32_t>> Conversation::turn(const std::string& text) co
 std::string Conversation::remedy() const {
     const ModelInfo& info = engine_->info();
     const bool may_grow = info.context < info.trained_context;
-    if (options_.one_question) {
+    if (options_.one_question || tokens_.empty()) {  // nothing that /clear would forget
         return may_grow ? "a larger --context is wanted"
                         : "that is all that the model was trained for";
     }
@@ -63,6 +63,7 @@ std::string Conversation::remedy() const {
 
 Status Conversation::ask(const std::string& text, const TextSink& sink) {
     answering_ = false;
+    cut_note_.clear();
     STRATA_ASSIGN(const auto added, turn(text));
     GenerateRequest request;
     request.prompt = tokens_;

@@ -40,7 +40,8 @@ Run add_quantize(Options& options) {
         "that matter more are rounded more finely, where the type can");
     options.flag("--no-mtp", &to->request.no_mtp, "Leave the MTP layer out");
     options.flag("--only-mtp", &to->request.only_mtp,
-                 "Leave all but the MTP layer out: a file for --mtp");
+                 "Leave all but the MTP layer out: a file for --mtp, which has no embedding, head "
+                 "or table to give a type");
     options.integer("-t,--threads", {1, kThreadsMax}, &to->threads,
                     "Threads to encode with; the file does not depend on it (default: all cores "
                     "that the process may use)");

@@ -326,8 +326,9 @@ namespace {
 // Whether all that there is belongs to the block after the model's layers.
 bool holds_mtp_alone(const gguf::File& file, std::int64_t layers) {
     const std::string block = block_name(layers, "");
-    return std::ranges::all_of(
-        file.tensors(), [&](const gguf::Tensor& tensor) { return tensor.name.starts_with(block); });
+    return !file.tensors().empty() && std::ranges::all_of(file.tensors(), [&](const auto& tensor) {
+        return tensor.name.starts_with(block);
+    });
 }
 
 Status read_vocabulary(const gguf::File& file, std::int64_t stand_in, Config& config) {

@@ -238,9 +238,13 @@ std::vector<std::string> missing(const Config& config, const gguf::File& file, b
         }
         if (shares > 1) spec.shape[1] *= static_cast<std::uint64_t>(shares);
         if (!same_shape(spec, *tensor)) {
-            sentences.push_back(concat("tensor ", quote(tensor->name), " has the shape ",
-                                       shape_text(tensor->shape), ", wanted ",
-                                       shape_text(spec.shape)));
+            std::string sentence =
+                concat("tensor ", quote(tensor->name), " has the shape ", shape_text(tensor->shape),
+                       ", wanted ", shape_text(spec.shape));
+            // Of a tensor that several specs share once.
+            if (std::ranges::find(sentences, sentence) == sentences.end()) {
+                sentences.push_back(std::move(sentence));
+            }
         }
     }
     return sentences;

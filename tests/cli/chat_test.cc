@@ -101,8 +101,11 @@ TEST(Chat, a_full_context_is_answered_with_advice_that_can_be_followed) {
         return run_strata(words, options).err;
     };
     const std::string question(60, 'x');
-    EXPECT_TRUE(ask({}, question + "\n").find("more than the context of 48: /clear is wanted\n") !=
-                std::string::npos);
+    EXPECT_TRUE(ask({}, question + "\n")
+                    .find("more than the context of 48: that is all that the model was trained "
+                          "for\n") != std::string::npos);
+    EXPECT_TRUE(ask({"-n", "4"}, "x\n" + question + "\n")
+                    .find("more than the context of 48: /clear is wanted\n") != std::string::npos);
     EXPECT_TRUE(
         ask({"-p", question}, "")
             .ends_with(

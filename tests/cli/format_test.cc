@@ -100,6 +100,12 @@ TEST(ResponseFormat, an_object_that_is_cut_is_told_of_and_one_that_is_whole_is_n
     EXPECT_EQ(full.status, 0);
     EXPECT_NE(full.err.find("not whole: a full context ended it after "), std::string::npos)
         << full.err;
+    // To a conversation a full context is an error besides.
+    const Ran ended = run_with(chat, {"-c", "40"});
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_NE(ended.err.find("not whole: a full context ended it after "), std::string::npos)
+        << ended.err;
+    EXPECT_NE(ended.err.find("the context is full"), std::string::npos) << ended.err;
     // What has the finish already, or is free, has no line.
     expect_done(run_with(generate, {"-n", "1", "--json"}));
     Words free = generate;

@@ -146,11 +146,13 @@ TEST_F(Memory, of_a_control_group_is_what_there_is) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kLimitStep = 512 << 10;
 
-// The least limit, in steps, under which the program ends well, as far as bisection finds it.
+// The least limit, in steps, under which the program ends well, as far as bisection finds it; one
+// that is far too large where there is none.
 std::uint64_t least_limit(const std::function<Ran(std::uint64_t)>& run) {
     std::uint64_t low = 0;
     std::uint64_t high = 1;
-    while (run(high * kLimitStep).status != 0) low = std::exchange(high, 2 * high);
+    constexpr std::uint64_t kMost = (std::uint64_t{1} << 40) / kLimitStep;
+    while (high < kMost && run(high * kLimitStep).status != 0) low = std::exchange(high, 2 * high);
     while (high - low > 1) {
         const std::uint64_t middle = (low + high) / 2;
         (run(middle * kLimitStep).status == 0 ? high : low) = middle;
