@@ -42,8 +42,8 @@ class Draft {
         model_ = llama_model_load_from_file(path, model);
         if (model_ == nullptr) fail("the draft cannot be loaded");
         llama_context_params params = llama_context_default_params();
-        params.n_ctx = static_cast<std::uint32_t>(room);
-        params.n_batch = params.n_ubatch = static_cast<std::uint32_t>(shape.context);
+        // Of a short context too a block fits a step.
+        params.n_ctx = params.n_batch = params.n_ubatch = static_cast<std::uint32_t>(room);
         if (!on_gpu) params.n_threads = params.n_threads_batch = std::atoi(device);
         context_ = llama_init_from_model(model_, params);
         if (context_ == nullptr) fail("no context of the draft");
